@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 import math
 import numbers
 from collections.abc import Sequence
 from typing import Any
 
 __all__ = [
+    "HTML_STYLE",
     "align_columns",
     "byte_count",
     "csv_cell",
     "duration",
+    "html_table",
     "is_number",
     "quantity",
     "show",
@@ -22,6 +25,10 @@ __all__ = [
 LARGEST_SHOWN = 8  # entries of a list that a message quotes
 BYTES = ("B", "kB", "MB", "GB", "TB")
 DAY = 86_400.0
+HTML_STYLE = """<style>.dpcvx{border-collapse:collapse;font-variant-numeric:tabular-nums}
+.dpcvx th,.dpcvx td{padding:.2em .7em;text-align:right;vertical-align:top;border:0}
+.dpcvx th:first-child,.dpcvx td:first-child,.dpcvx-facts td{text-align:left}
+.dpcvx thead th{border-bottom:1px solid #888}.dpcvx caption{text-align:left;font-weight:bold}</style>"""
 DURATIONS = {"second": 1.0, "minute": 60.0, "hour": 3600.0, "day": DAY, "year": 365.25 * DAY}
 
 
@@ -93,6 +100,40 @@ def align_columns(rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> 
         "  " + "-" * (sum(widths) + 3 * len(widths) - 3),
         *(line.rstrip() for line in lines[1:]),
     ]
+
+
+def html_table(
+    title: str,
+    facts: Sequence[tuple[str, str]],
+    rows: Sequence[Sequence[str]] = (),
+    notes: Sequence[str] = (),
+) -> str:
+    """Return facts, a table whose first row is its header, and notes as HTML; every text is escaped.
+
+    Parameters
+    ----------
+    title : str
+    facts : sequence of (name, text)
+    rows : sequence of sequences of str
+        Header and body of a table below the facts.
+    notes : sequence of str
+        Paragraphs below.
+    """
+
+    def cells(row: Sequence[str], tag: str) -> str:
+        return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in row) + "</tr>"
+
+    lines = "".join(
+        f"<tr><th>{html.escape(name)}</th><td>{html.escape(text)}</td></tr>" for name, text in facts
+    )
+    caption = f"<caption>{html.escape(title)}</caption>"
+    parts = [f'<table class="dpcvx dpcvx-facts">{caption}{lines}</table>']
+    if rows:
+        body = "".join(cells(row, "td") for row in rows[1:])
+        head = f"<thead>{cells(rows[0], 'th')}</thead>"
+        parts.append(f'<table class="dpcvx">{head}<tbody>{body}</tbody></table>')
+    parts += [f"<p>{html.escape(note)}</p>" for note in notes]
+    return f"{HTML_STYLE}\n<div>" + "\n".join(parts) + "</div>\n"
 
 
 def show_fields(thing: Any, skip: Sequence[str] = ()) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import html
 import io
 import json
 import math
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpcvx.errors import NotInstalled, WrongValue
+from dpcvx.words import html_table
 
 __all__ = ["FORMATS", "Column", "Printable", "ResultTable"]
 
@@ -24,10 +24,6 @@ LATEX = {
     "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}",
     ">": r"\textgreater{}", "|": r"\textbar{}", "²": r"\textsuperscript{2}",
 }  # fmt: skip
-STYLE = """<style>.dpcvx{border-collapse:collapse;font-variant-numeric:tabular-nums}
-.dpcvx th,.dpcvx td{padding:.2em .7em;text-align:right;border:0}
-.dpcvx th:first-child,.dpcvx td:first-child{text-align:left}
-.dpcvx thead th{border-bottom:1px solid #888}.dpcvx caption{text-align:left;font-weight:bold}</style>"""
 
 
 def number(value: float) -> str:
@@ -135,17 +131,7 @@ class Printable:
         """Return an HTML table, as notebooks show it."""
         table = self.table()
         cells, notes = table.short_cells()
-        facts = "".join(
-            f"<tr><th>{html.escape(name)}</th><td>{html.escape(text)}</td></tr>" for name, text in table.facts
-        )
-        head = "".join(f"<th>{html.escape(cell)}</th>" for cell in cells[0])
-        lines = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in cells[1:]
-        )
-        told = "".join(f"<p>{html.escape(note)}</p>" for note in notes)
-        top = f'<table class="dpcvx"><caption>{html.escape(table.title)}</caption>{facts}</table>'
-        body = f'<table class="dpcvx"><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>'
-        return f"{STYLE}\n<div>{top}\n{body}\n{told}</div>\n"
+        return html_table(table.title, table.facts, cells, notes)
 
     def to_markdown(self) -> str:
         """Return a Markdown table."""

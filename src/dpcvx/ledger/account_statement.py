@@ -10,6 +10,7 @@ from typing import Any
 
 from dpcvx.accounting import Budget
 from dpcvx.ledger.chain import AccountState, Entry, WitnessStart
+from dpcvx.words import html_table
 
 __all__ = ["AccountStatement", "event_words"]
 
@@ -77,10 +78,14 @@ class AccountStatement:
         """Return the statement as JSON text."""
         return json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
 
-    def __str__(self) -> str:
+    @property
+    def _title(self) -> str:
+        return f"Privacy statement of account {self.account!r}"
+
+    @property
+    def _rows(self) -> list[tuple[str, str]]:
         budget = self.budget
-        lines = [f"Privacy statement of account {self.account!r}", "", *textwrap.wrap(self.meaning, 110), ""]
-        rows = [
+        return [
             (
                 "guarantee",
                 f"epsilon = {budget.epsilon:g}, delta = {budget.delta:.3g} ({budget.relation_word!r})",
@@ -94,7 +99,13 @@ class AccountStatement:
             *((state.word, f"{state.time}  {state.reason}") for state in self.states),
             ("not covered", "; ".join(NOT_COVERED)),
         ]
-        for name, text in rows:
+
+    def _repr_html_(self) -> str:
+        return html_table(self._title, [("meaning", self.meaning), *self._rows])
+
+    def __str__(self) -> str:
+        lines = [self._title, "", *textwrap.wrap(self.meaning, 110), ""]
+        for name, text in self._rows:
             lines += textwrap.wrap(text, 110, initial_indent=f"{name:<13}", subsequent_indent=" " * 13)
         return "\n".join(lines)
 

@@ -54,6 +54,7 @@ from dpcvx.ledger.fingerprints import Declared, recognise_people
 from dpcvx.ledger.heads import read_head, tell_witness, witnessed_head
 from dpcvx.ledger.verification import Verification, verify
 from dpcvx.ledger.witness import Head, witness_at
+from dpcvx.words import html_table
 
 __all__ = ["Account", "Ledger"]
 
@@ -98,6 +99,14 @@ class Ledger:
     def __repr__(self) -> str:
         witness = "" if self.witness is None else f", witness={_without_password(self.witness)!r}"
         return f"Ledger({_without_password(self.url)!r}{witness})"
+
+    def _repr_html_(self) -> str:
+        rows = [["account", "epsilon", "delta", "used"]]
+        for name in self.accounts():
+            account = Account(self, name)
+            cap = account.budget
+            rows.append([name, f"{cap.epsilon:g}", f"{cap.delta:.3g}", f"{account.used:.1%}"])
+        return html_table(repr(self), (), rows)
 
     def create(
         self, name: str, *, epsilon: float, delta: float, relation: str = "replace", unit: str = "row"
@@ -543,6 +552,9 @@ class Account:
         with reading(self.ledger.url) as connection:
             starts = self._entries(connection).witness_starts()
         return AccountStatement(self.name, self.budget, used, history, starts, self.states)
+
+    def _repr_html_(self) -> str:
+        return self.statement()._repr_html_()
 
     def _entries(self, connection: sa.Connection) -> AccountEntries:
         return AccountEntries(connection, self.name)

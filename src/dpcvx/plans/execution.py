@@ -16,6 +16,7 @@ from dpcvx.errors import BudgetExceeded, DeadKey, Incompatible, Interrupted
 from dpcvx.plans.answers import PAUSE, Answers
 from dpcvx.plans.oracle import Observer, Oracle, Progress
 from dpcvx.plans.plan import Plan
+from dpcvx.words import html_table
 
 if TYPE_CHECKING:
     from dpcvx.data import DataSource, Region
@@ -57,6 +58,24 @@ class Release:
     def gradient_evaluations(self) -> float:
         """Gradients of single records; expected where records were sampled, never the realised number."""
         return self.plan.gradient_evaluations
+
+    def _repr_html_(self) -> str:
+        budget, receipt = self.plan.budget, self.receipt
+        guarantee = f"epsilon = {budget.epsilon:g}, delta = {budget.delta:.3g}"
+        facts = [
+            ("guarantee", guarantee if self.private else "none: the noise came from a seed"),
+            ("parameter", " x ".join(map(str, self.theta.shape)) + " numbers, in theta"),
+            (
+                "ledger",
+                "nothing was charged"
+                if receipt is None
+                else f"charged to account {receipt.account!r}, entry {receipt.sequence}",
+            ),
+            *([] if self.caution is None else [("caution", self.caution)]),
+        ]
+        return html_table("Release" if self.private else "NOT PRIVATE - Release", facts) + (
+            self.plan._repr_html_()
+        )
 
 
 def open_account(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from textwrap import fill
 from typing import Any, ClassVar, Protocol
@@ -16,10 +16,11 @@ from dpcvx.plans.asking import Asking
 from dpcvx.plans.price import Price
 from dpcvx.plans.stage import Stage, running_time, time_in_words
 from dpcvx.problem import Problem
-from dpcvx.words import align_columns, byte_count, quantity, show_fields
+from dpcvx.words import align_columns, byte_count, html_table, quantity, show_fields
 
 __all__ = ["Candidate", "Plan", "Solver", "check_count", "require", "solver_name"]
 
+TITLE = "Plan, fixed from public facts alone"
 HEADER = (
     "candidate",
     "answers",
@@ -377,7 +378,9 @@ class Plan:
             sentences.append(advice)
         return " ".join(sentences)
 
-    def __str__(self) -> str:
+    @property
+    def _facts(self) -> list[tuple[str, str]]:
+        """Names and texts of the lines about the plan."""
         budget = self.budget
         facts = [
             ("problem", f"{self.problem.loss.name} loss over {_set(self.problem.domain)}, {self._shape}"),
@@ -394,12 +397,26 @@ class Plan:
             mechanism = stage.mechanism
             facts.append(("question", f"{stage.n_calls} x {stage.label}, {stage.price}"))
             facts.append(("", f"sensitivity {mechanism.sensitivity:.4g}, noise {mechanism.noise:.4g}"))
-        facts += [("note", note) for note in self.notes]
-        lines = ["Plan, fixed from public facts alone", *(f"  {name:<10} {value}" for name, value in facts)]
-        if self.candidates:
-            rows = [each.row(chosen=each is self.chosen) for each in self.candidates]
-            lines += ["", *align_columns([HEADER, *rows])]
-        for note in filter(None, (self._explain_handicap(), explain_size(self.budget.epsilon))):
+        return facts + [("note", note) for note in self.notes]
+
+    @property
+    def _table(self) -> list[Sequence[str]]:
+        """Header and rows of the table of candidates; empty for a plan that was not chosen from any."""
+        rows = [each.row(chosen=each is self.chosen) for each in self.candidates]
+        return [HEADER, *rows] if rows else []
+
+    @property
+    def _remarks(self) -> list[str]:
+        return [text for text in (self._explain_handicap(), explain_size(self.budget.epsilon)) if text]
+
+    def _repr_html_(self) -> str:
+        return html_table(TITLE, self._facts, self._table, self._remarks)
+
+    def __str__(self) -> str:
+        lines = [TITLE, *(f"  {name:<10} {value}" for name, value in self._facts)]
+        if table := self._table:
+            lines += ["", *align_columns(table)]
+        for note in self._remarks:
             lines += ["", fill(note, 100, initial_indent="  ", subsequent_indent="  ")]
         return "\n".join(lines)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from dpcvx.accounting import Neighbours, explain_size
 from dpcvx.errors import DpcvxError, WrongValue
 from dpcvx.events import RELATIONS, Compose, Repeat, count_leaves, from_plain, to_plain
+from dpcvx.words import html_table
 
 if TYPE_CHECKING:
     from dpcvx.ledger import Receipt
@@ -216,11 +217,14 @@ class PrivacyStatement:
         values["not_covered"] = tuple(str(item) for item in values["not_covered"])
         return cls(**values)
 
-    def __str__(self) -> str:
+    @property
+    def _title(self) -> str:
         stamp = "" if self.private else "NOT PRIVATE - "
-        lines = [f"{stamp}Privacy statement of {self.model} (dpcvx {self.version})", ""]
-        lines += [*textwrap.wrap(self.meaning, 110), ""]
-        rows = [
+        return f"{stamp}Privacy statement of {self.model} (dpcvx {self.version})"
+
+    @property
+    def _rows(self) -> list[tuple[str, str]]:
+        return [
             (
                 "guarantee",
                 f"epsilon = {self.epsilon:g}, delta = {self.delta:.3g}" if self.private else "none",
@@ -239,7 +243,13 @@ class PrivacyStatement:
             ("settings", self.tuning),
             ("not covered", "; ".join(self.not_covered)),
         ]
-        for name, text in rows:
+
+    def _repr_html_(self) -> str:
+        return html_table(self._title, [("meaning", self.meaning), *self._rows])
+
+    def __str__(self) -> str:
+        lines = [self._title, "", *textwrap.wrap(self.meaning, 110), ""]
+        for name, text in self._rows:
             lines += textwrap.wrap(text, 110, initial_indent=f"{name:<12} ", subsequent_indent=" " * 13)
         return "\n".join(lines)
 
