@@ -746,7 +746,7 @@ def test_shards_refuse_a_target_that_they_do_not_hold(tmp_path):
     path = tmp_path / "people.csv"
     path.write_text("age,visits\n" + "30,1\n" * 200)
     shards = dpcvx.from_csv(
-        path, target="visits", bounds=(0, 99), y_bounds=(0, 9), store=tmp_path / "shards", verbose=0
+        path, target="visits", bounds=(0, 99), y_bounds=(-1, 9), store=tmp_path / "shards", verbose=0
     )
     with pytest.raises(Incompatible, match="encodes targets"):
         OfAmounts(epsilon=1.0, standardize=False).fit(shards)

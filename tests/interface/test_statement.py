@@ -51,7 +51,8 @@ def test_statement_says_what_the_plan_promises(fit):
         assert part["count"] == stage.n_calls
         assert part["sensitivity"] == stage.mechanism.sensitivity
         assert part["noise"] == stage.mechanism.noise
-    assert plan.stages[-1].n_calls == model.n_iter_
+    steps = [stage for stage in plan.stages if type(stage.mechanism) is type(plan.stages[-1].mechanism)]
+    assert sum(stage.n_calls for stage in steps) == model.n_iter_
     assert said["public"]["n"] == 200
     assert said["public"]["n_iter"] == model.n_iter_
     assert "AES-256-CTR" in said["randomness"]
@@ -62,14 +63,27 @@ def test_statement_says_what_the_plan_promises(fit):
 
 def test_the_price_of_each_mechanism_is_named():
     target, vertex = lasso().privacy_statement_.mechanisms
-    (gradient,) = logistic().privacy_statement_.mechanisms
+    gradients = logistic().privacy_statement_.mechanisms
     assert target["event"] == "Gaussian"
     assert vertex["event"] == "Exponential"
     assert vertex["eta"] > 0
-    assert gradient["event"] == "Gaussian"
-    assert gradient["noise"] == pytest.approx(gradient["noise_multiplier"] * gradient["sensitivity"])
-    # 2 L2 / n for slopes of 1/2 and rows of norm sqrt(1.04); rounding to the lattice is below 1e-3.
-    assert gradient["sensitivity"] == pytest.approx(2 * 0.5 * math.sqrt(1.04) / 200, rel=1e-3)
+    assert len(gradients) == 6  # phases of one descent, each with its own noise
+    for gradient in gradients:
+        assert gradient["event"] == "Gaussian"
+        assert gradient["noise"] == pytest.approx(gradient["noise_multiplier"] * gradient["sensitivity"])
+        # 2 L2 / n for slopes of 1/2 and rows of norm sqrt(1.04); rounding to the lattice is below 1e-3.
+        assert gradient["sensitivity"] == pytest.approx(2 * 0.5 * math.sqrt(1.04) / 200, rel=1e-3)
+
+
+def test_phases_of_one_descent_are_one_line():
+    statement = logistic().privacy_statement_
+    words = " ".join(str(statement).split())
+    counts = [part["count"] for part in statement.mechanisms]
+    assert words.count("NoisyGradient,") == 1
+    assert f"{sum(counts)} times in phases of ({', '.join(map(str, counts))})" in words
+    assert all(f"{part['noise_multiplier']:.6g}" in words for part in statement.mechanisms)
+    # Another question in between is a line of its own.
+    assert str(lasso().privacy_statement_).count("asked ") == 2
 
 
 def test_json_holds_every_field():

@@ -149,7 +149,7 @@ def test_quantiles_and_fit_have_one_price():
     """The Rényi curves of both are added and converted once; quantiles have 15 % of mu^2."""
     model, *_ = fitted(solver="gradient_descent", standardize=False)
     plan, delta = model.plan_, spendable(Budget(4.0, 1e-6)).delta
-    steps = plan.stages[0].n_calls / plan.stages[0].mechanism.event.noise_multiplier ** 2
+    steps = sum(stage.n_calls / stage.mechanism.event.noise_multiplier**2 for stage in plan.stages)
 
     def epsilon(log_less):
         order = 1 + math.exp(log_less)

@@ -20,7 +20,7 @@ import numpy as np
 from dpcvx.arrays import IntVector
 from dpcvx.audit.watch import WatchedAnswer, mu_between, range_between, watching
 from dpcvx.data.cells import open_typed
-from dpcvx.errors import DpcvxError
+from dpcvx.errors import DpcvxError, WrongValue
 from dpcvx.events import Event, Exponential, Gaussian, PerturbedObjective, Poisson, count_leaves
 
 __all__ = ["KINDS", "FitData", "ReplayedFit", "hostile_neighbours", "replay_fit", "search_neighbour"]
@@ -156,7 +156,7 @@ def search_neighbour(
         if best is None or found.share > best.share:
             rows, best = candidate, found
     if best is None:
-        raise ValueError("tries must be at least 1.")
+        raise WrongValue("tries must be at least 1.")
     return best
 
 

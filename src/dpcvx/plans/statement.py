@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -230,7 +230,7 @@ class PrivacyStatement:
                 f"epsilon = {self.epsilon:g}, delta = {self.delta:.3g}" if self.private else "none",
             ),
             ("whose", f"{self.unit}; neighbours are {self._neighbours.words} ({self.relation!r})"),
-            *(("asked", _sentence(part)) for part in self.mechanisms),
+            *(("asked", _sentence(phases)) for phases in _phases(self.mechanisms)),
             (
                 "accounting",
                 f"{self.accountant} certifies epsilon {self.certified_epsilon:.6g}; {self.sampler_delta:.2g} "
@@ -286,6 +286,7 @@ def _charged(receipt: Receipt) -> str:
 
 _NEEDED = {"question", "count", "event", "sensitivity", "noise"}
 _PARTS = {*_NEEDED, "answers"}
+_OF_PHASE = ("count", "noise", "noise_multiplier")
 _ABOUT_QUESTION = ("question", "count", "sensitivity", "noise", "answers")
 _SHARES = ("empty", "cell_noise", "faint", "share_noise")
 FEW_LEVELS = 10  # named in a sentence
@@ -346,11 +347,32 @@ def doubts_about_levels(bounds: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _sentence(part: Mapping[str, Any]) -> str:
+def _phases(parts: Iterable[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+    """Group neighbouring Gaussian parts that differ in count and noise alone: the phases of one descent."""
+
+    def question(part: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in part.items() if name not in _OF_PHASE}
+
+    found: list[list[Mapping[str, Any]]] = []
+    for part in parts:
+        if "noise_multiplier" in part and found and question(found[-1][-1]) == question(part):
+            found[-1].append(part)
+        else:
+            found.append([part])
+    return found
+
+
+def _sentence(phases: Sequence[Mapping[str, Any]]) -> str:
+    part = phases[0]
+    if len(phases) > 1:
+        values = {name: tuple(each[name] for each in phases) for name in _OF_PHASE if name in part}
+        often = f"{sum(values['count'])} times in phases of {_words(values['count'])}"
+        part = {**part, **values}
+    else:
+        often = "once" if part["count"] == 1 else f"{part['count']} times"
     cost = ", ".join(
         f"{name.replace('_', ' ')} {_words(value)}" for name, value in part.items() if name not in _PARTS
     )
-    often = "once" if part["count"] == 1 else f"{part['count']} times"
     if part.get("answers"):
         each = (
             f"{one['answer']}, Gaussian with noise multiplier {_words(one['noise_multiplier'])}, sensitivity "
@@ -358,10 +380,9 @@ def _sentence(part: Mapping[str, Any]) -> str:
             for one in part["answers"]
         )
         return f"{part['question']}, {often}: {'; '.join(each)}"
-    return (
-        f"{part['question']}, {often}, {part['event']} with {cost}; sensitivity "
-        f"{_words(part['sensitivity'])}, noise scale {_words(part['noise'])}"
-    )
+    scale = "" if len(phases) > 1 else f", noise scale {_words(part['noise'])}"  # it is their product
+    sensitivity = _words(part["sensitivity"])
+    return f"{part['question']}, {often}, {part['event']} with {cost}; sensitivity {sensitivity}{scale}"
 
 
 def _words(value: Any) -> str:

@@ -45,11 +45,11 @@ def plan_parts(
     (PRIVACY_MATH §1, unequal steps).
     """
 
-    def asked(t: float) -> Event:
+    def compose(t: float) -> Event:
         repeated = tuple(Repeat(Gaussian(t * factor), count) for count, factor in parts)
         return repeated[0] if len(repeated) == 1 else Compose(repeated)
 
-    unit = calibrate(asked, spendable(budget), accountant)
+    unit = calibrate(compose, spendable(budget), accountant)
     stages = tuple(
         Stage(NoisyGradient(problem, n, unit * factor, budget.neighbours, solver.clip), count)
         for count, factor in parts

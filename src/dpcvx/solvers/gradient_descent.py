@@ -27,6 +27,7 @@ SETTLED: float = default("solvers.gradient_descent.SETTLED")
 HASTE: float = default("solvers.gradient_descent.HASTE")
 LATE: int = default("solvers.gradient_descent.LATE")
 SETTLE_NOISE: float = default("solvers.gradient_descent.SETTLE_NOISE")
+EXACT = 1e-140  # noise of exact answers, whose precision must be a finite number
 LATE_COST = 1.014  # mean of 1/t over the last third of a path, over 1/t at its mean
 MOST_STEPS: int = default("solvers.gradient_descent.MOST_STEPS")
 MOST_NOISE: float = default("solvers.gradient_descent.MOST_NOISE")
@@ -280,8 +281,8 @@ class NoisyGradientDescent(Solver):
 
 
 def _precisions(plan: Plan) -> Vector:
-    """Inverse of the variance of the noise on a coordinate of each answer."""
-    each = [float(stage.mechanism.noise) ** -2 for stage in plan.stages]
+    """Inverse of the variance of the noise on a coordinate of each answer; exact answers have a huge one."""
+    each = [max(float(stage.mechanism.noise), EXACT) ** -2 for stage in plan.stages]
     return np.repeat(each, [stage.n_calls for stage in plan.stages])
 
 

@@ -171,7 +171,9 @@ class Shards:
                     return None
                 if len(classes) > 2:
                     return target.encode(np.array([*classes, None], dtype=object))
-        elif isinstance(mine, Numbers) and (type(target) is type(mine) or isinstance(target, Amounts)):
+        elif isinstance(mine, Numbers) and (
+            type(target) is type(mine) or (isinstance(target, Amounts) and (mine.low >= 0).all())
+        ):  # stored numbers below 0 are not clipped to 0 as amounts are
             same = zip((mine.low, mine.high), (target.low, target.high), strict=True)
             if all(np.array_equal(ours, theirs) for ours, theirs in same):
                 return None
