@@ -31,17 +31,26 @@ def quantise_additive(block, center, scale, places, numbers, weights, width, x_i
     n, d = block.shape
     ramps = max(0, knots.shape[0] - 1)
     u, x = np.empty(d), np.zeros(width)
+    count = ramps * bent.shape[0]
+    # one entry for each ramp, so that one loop without branches makes all of them
+    cells, low, rise, base = np.empty(count), np.empty(count), np.empty(count), np.empty(count)
+    for f in range(count):
+        k = f % ramps
+        low[f], rise[f] = knots[k], knots[k + 1] - knots[k]
+        base[f] = ramp if knots[k + 1] <= 0 else 0.0
     for i in range(n):
         for j in range(d):
             v = block[i, j]
             u[j] = bounded((v - center[j]) / scale[j], -reach, reach) if np.isfinite(v) else 0.0
             x[j] = u[j] / largest
         for e in range(bent.shape[0]):
-            j, first = bent[e]
             for k in range(ramps):
-                low, high = knots[k], knots[k + 1]
-                rise = ramp * bounded((u[j] - low) / (high - low), 0.0, 1.0)
-                x[first + k] = (rise - (ramp if high <= 0 else 0.0)) / largest
+                cells[e * ramps + k] = u[bent[e, 0]]
+        for f in range(count):
+            cells[f] = (ramp * bounded((cells[f] - low[f]) / rise[f], 0.0, 1.0) - base[f]) / largest
+        for e in range(bent.shape[0]):
+            for k in range(ramps):
+                x[bent[e, 1] + k] = cells[e * ramps + k]
         first = width - pairs.shape[0]
         for e in range(pairs.shape[0]):
             product = bounded(u[pairs[e, 0]] * u[pairs[e, 1]], -reach, reach)
