@@ -114,6 +114,36 @@ def test_the_result_is_the_weighted_mean_of_released_points_and_the_terms_follow
         term = (1 - 2 / (t + 2)) * term + 2 / (t + 2) * corner
 
 
+@over_norms
+def test_its_minimisers_are_the_iterates_of_mirror_descent_with_the_objective_as_potential(norm):
+    """[KD19] section 5: with psi = F, grad psi(theta') = grad psi(theta) - g (a subgradient of F + Omega)."""
+    rng = np.random.default_rng(4)
+    A, b = rng.normal(size=(40, D)), rng.normal(size=40)
+    H, linear = A.T @ A / 40 + 0.05 * np.eye(D), A.T @ b / 40  # F(theta) = theta'H theta/2 - linear'theta
+
+    class Exact:
+        def __init__(self):
+            self.points = []
+
+        def minimiser(self, s):
+            self.points.append(np.linalg.solve(H, linear - s))
+            return self.points[-1]
+
+    ask, problem = Exact(), make_problem(Huber(0.4), norm)
+    plan = NoisyDualFrankWolfe(40, shrink=0.0).plan(problem, N, BUDGET, Tight())
+    plan.solver.run(plan, ask)
+    theta = np.linalg.solve(H, linear)  # mirror descent starts at the minimiser of its potential
+    for t, point in enumerate(ask.points):
+        np.testing.assert_allclose(point, theta, atol=1e-9)
+        gradient = H @ theta - linear
+        corner = -SubmodularPolyhedron(norm.function, norm.weight).lmo(theta)
+        assert corner @ theta == pytest.approx(norm.value(theta))  # it is a subgradient of the norm
+        moved = H @ theta - 2 / (t + 2) * (gradient + corner)
+        theta = np.linalg.solve(H, moved)
+    value = [p @ H @ p / 2 - linear @ p + norm.value(p) for p in ask.points]
+    assert min(value) < value[0]
+
+
 def test_the_default_number_of_minimisers_balances_both_parts():
     norm, n = NORMS[1], 5000
     problem = make_problem(Logistic(), norm)

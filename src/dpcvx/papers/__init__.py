@@ -8,6 +8,7 @@ Neighbours differ by one replaced record, as in all five papers. In formulas L i
 record's gradient, L1 the largest entry of one, and n the number of records.
 """
 
+from dpcvx.papers.adaptive_analyst import analyse_adaptively, overfitting
 from dpcvx.papers.algorithms import (
     every,
     kd19_algorithm_2,
@@ -27,15 +28,19 @@ from dpcvx.papers.algorithms import (
 )
 from dpcvx.papers.hard_instances import PaddedTardos
 from dpcvx.papers.reproduction import AsPrinted, Reproduction, table
+from dpcvx.papers.sample_sizes import SampleSize
 
 __all__ = [
     "AsPrinted",
     "PaddedTardos",
     "Reproduction",
+    "SampleSize",
+    "analyse_adaptively",
     "every",
     "kd19_algorithm_2",
     "kd19_objective_perturbation",
     "kd19_output_perturbation",
+    "overfitting",
     "sufficient_constant",
     "table",
     "ttz14_algorithm_1",
