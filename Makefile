@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SHELL := /bin/bash
 
-.PHONY: demo test test-long test-oldest coverage lint types audit planted fuzz bench docs lock pip-audit sbom reproducible clean
+.PHONY: demo test test-long test-oldest coverage lint types audit planted mutation fuzz bench docs lock pip-audit sbom reproducible clean
 
 # One stamp per extra, so that each command installs only what it needs, once.
 $(VENV)/.installed-%: pyproject.toml
@@ -48,6 +48,12 @@ audit: $(VENV)/.installed-test  ## slow privacy audits and long statistical chec
 
 planted: $(VENV)/.installed-test  ## plant one-line faults in a copy: the quick tests must catch each
 	$(BIN)/python tests/planted/run.py --write
+
+mutation: $(VENV)/.installed-test  ## change the source at many places, one at a time: the quick tests must notice
+	$(BIN)/python tests/mutation/record.py build/mutation/map.json
+	$(BIN)/python tests/mutation/run.py build/mutation
+	$(BIN)/python tests/mutation/run.py build/mutation --fresh
+	$(BIN)/python tests/mutation/report.py
 
 fuzz: $(VENV)/.installed-test  ## changed files, declarations, statements, queries and requests, two minutes for each kind
 	$(BIN)/python tests/fuzz/run.py

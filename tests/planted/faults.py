@@ -1,35 +1,19 @@
 """One-line faults that a tired engineer could make, each with the quick tests that must catch it.
 
-`old` occurs exactly once in its file (`test_planted.py` checks that); `run.py` writes `new` in its place in a
+`old` occurs exactly once in its file (`test_list.py` checks that); `run.py` writes `new` in its place in a
 copy of the tree and runs the tests. Faults change a privacy promise, or the words and times that outsiders
 see; all of them leave the program running.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from fault import Fault, faults
+from further_faults import FURTHER
 
 __all__ = ["FAULTS", "Fault"]
 
-
-@dataclass(frozen=True)
-class Fault:
-    """A change of one line."""
-
-    name: str
-    kind: str  # subject of the promise that it breaks
-    file: str  # in src/dpcvx
-    old: str  # text that occurs once in the file
-    new: str
-    tests: str  # files, or tests, in tests/; separated by blanks
-
-
-def _faults(kind: str, *rows: tuple[str, str, str, str, str]) -> tuple[Fault, ...]:
-    return tuple(Fault(name, kind, *rest) for name, *rest in rows)
-
-
 FAULTS: tuple[Fault, ...] = (
-    *_faults(
+    *faults(
         "sensitivity",
         (
             "a replaced record moves a ball by its radius",
@@ -340,7 +324,7 @@ FAULTS: tuple[Fault, ...] = (
             "privacy/test_marginals.py",
         ),
     ),
-    *_faults(
+    *faults(
         "noise",
         (
             "a scale is rounded down",
@@ -609,7 +593,7 @@ FAULTS: tuple[Fault, ...] = (
             "contracts/test_noise_arrives.py privacy/test_scoring.py",
         ),
     ),
-    *_faults(
+    *faults(
         "random numbers",
         (
             "two forks share a key",
@@ -647,7 +631,7 @@ FAULTS: tuple[Fault, ...] = (
             "privacy/test_generators.py interface/test_estimators.py",
         ),
     ),
-    *_faults(
+    *faults(
         "sampling",
         (
             "samples are smaller than their price says",
@@ -692,7 +676,7 @@ FAULTS: tuple[Fault, ...] = (
             "reference/test_accounting_vectors.py contracts/test_accounting.py",
         ),
     ),
-    *_faults(
+    *faults(
         "clipping",
         (
             "rows are not clipped by cell",
@@ -786,7 +770,7 @@ FAULTS: tuple[Fault, ...] = (
             "privacy/test_second_moments.py",
         ),
     ),
-    *_faults(
+    *faults(
         "persons and weights",
         (
             "every row of a person has a whole weight",
@@ -873,7 +857,7 @@ FAULTS: tuple[Fault, ...] = (
             "interface/test_expanded_rows.py",
         ),
     ),
-    *_faults(
+    *faults(
         "composition",
         (
             "repeated Gaussians cost as much as one",
@@ -1058,7 +1042,7 @@ FAULTS: tuple[Fault, ...] = (
             "privacy/test_engine.py contracts/test_queries.py privacy/test_engine_account.py",
         ),
     ),
-    *_faults(
+    *faults(
         "plans",
         (
             "a plan beyond its budget runs",
@@ -1138,7 +1122,7 @@ FAULTS: tuple[Fault, ...] = (
             "privacy/test_checkpoints.py",
         ),
     ),
-    *_faults(
+    *faults(
         "tuning",
         (
             "every trial but the first is free",
@@ -1204,7 +1188,7 @@ FAULTS: tuple[Fault, ...] = (
             "privacy/test_tuning.py",
         ),
     ),
-    *_faults(
+    *faults(
         "ledger",
         (
             "a charge is admitted beyond the limit",
@@ -1340,7 +1324,7 @@ FAULTS: tuple[Fault, ...] = (
             "contracts/test_ledger.py privacy/test_ledger_filter.py",
         ),
     ),
-    *_faults(
+    *faults(
         "engine",
         (
             "a run goes on after a comparison above",
@@ -1441,7 +1425,7 @@ FAULTS: tuple[Fault, ...] = (
             "interface/test_answer_intervals.py",
         ),
     ),
-    *_faults(
+    *faults(
         "readers",
         (
             "a cell that cannot be read raises an error",
@@ -1486,7 +1470,7 @@ FAULTS: tuple[Fault, ...] = (
             "privacy/test_persons.py",
         ),
     ),
-    *_faults(
+    *faults(
         "messages and times",
         (
             "the text of an unexpected error is logged",
@@ -1566,4 +1550,5 @@ FAULTS: tuple[Fault, ...] = (
             "privacy/test_kept_runs.py privacy/test_copies.py",
         ),
     ),
+    *FURTHER,
 )

@@ -12,15 +12,21 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
+import pytest
+
 sys.path.insert(0, str(Path(__file__).parent))
 from faults import FAULTS, Fault
-from sandbox import ROOT, Sandbox
+from live import Change, Live, use_this_tree
+from sandbox import ROOT, Outcome, Sandbox
 
 FOUND = ROOT / "docs/figures/planted_faults.json"
 PAGE = ROOT / "docs/planted_faults.md"
+QUICK = ["-q", "-p", "no:cacheprovider", "-m", "not slow and not long"]
 TIMEOUT = 240.0  # seconds of one fault; a test that never ends has caught it too
 MARK = "<!-- table: written by tests/planted/run.py --write -->\n"
 
@@ -33,8 +39,10 @@ def main() -> int:
     options.add_argument("--clean", action="store_true")
     options.add_argument("--again", action="store_true", help="also those that are known to be caught")
     options.add_argument("--timeout", type=float, default=TIMEOUT)
+    options.add_argument("--seconds", type=float, default=1e9, help="stop after so long")
     options.add_argument("--results", type=Path, default=FOUND)
     given = options.parse_args()
+    use_this_tree()
     patterns = given.pattern or [""]
     chosen = [
         fault
@@ -46,26 +54,28 @@ def main() -> int:
     chosen = list(dict.fromkeys(chosen))
     if not given.again:
         chosen = [fault for fault in chosen if not known.get(fault.name, {}).get("caught")]
-    box = Sandbox()
+    if given.clean:
+        _require_clean(chosen)
     missed = []
-    try:
-        if given.clean:
-            _require_clean(box, chosen)
-        for fault in chosen:
-            file = f"src/dpcvx/{fault.file}"
-            text = (box.root / file).read_text()
-            tests = ["tests"] if given.quick_suite else [f"tests/{name}" for name in fault.tests.split()]
-            timeout = 3600.0 if given.quick_suite else given.timeout
-            found = box.run(file, text.replace(fault.old, fault.new), tests, timeout)
-            known[fault.name] = {"kind": fault.kind, "caught": found.caught, "by": found.by}
-            print(f"{'caught' if found.caught else 'MISSED'} {found.seconds:5.1f} s  {fault.name}", end="")
-            print(f"  [{found.by.removeprefix('tests/')}]", flush=True)
-            missed += [] if found.caught else [fault]
-            if given.write:
-                given.results.write_text(json.dumps(known, indent=1, ensure_ascii=False) + "\n")
-    finally:
-        box.close()
-    print(f"{len(chosen) - len(missed)} of {len(chosen)} faults were caught.")
+    end = time.monotonic() + given.seconds
+
+    def keep(fault: Fault, found: Outcome) -> bool:
+        known[fault.name] = {"kind": fault.kind, "caught": found.caught, "by": found.by}
+        line = f"{'caught' if found.caught else 'MISSED'} {found.seconds:5.1f} s  {fault.name}"
+        print(f"{line}  [{found.by.removeprefix('tests/')}]", file=sys.__stderr__, flush=True)
+        missed.extend([] if found.caught else [fault])
+        if given.write:
+            given.results.write_text(json.dumps(known, indent=1, ensure_ascii=False) + "\n")
+        return time.monotonic() < end
+
+    changes = {_change(fault, given.quick_suite): fault for fault in chosen}
+    live = [change for change in changes if change.code is not None]
+    if live:
+        files = sorted({test.split("::")[0] for change in live for test in change.tests})
+        loop = Live(live, lambda change, found, _: keep(changes[change], found))
+        pytest.main([*QUICK, *files], plugins=[loop])
+    _run_fresh({change: changes[change] for change in changes if change not in live}, keep, given)
+    print(f"{len(missed)} faults were missed.")
     for fault in missed:
         print("missed:", json.dumps(asdict(fault), indent=1))
     if given.write and not given.pattern:
@@ -73,8 +83,30 @@ def main() -> int:
     return len(missed) > 0
 
 
-def _require_clean(box: Sandbox, chosen: list[Fault]) -> None:
+def _change(fault: Fault, quick_suite: bool) -> Change:
+    place = ROOT / "src/dpcvx" / fault.file
+    tests = ["tests"] if quick_suite else [f"tests/{name}" for name in fault.tests.split()]
+    return Change(fault.name, place, place.read_text().replace(fault.old, fault.new), tuple(tests))
+
+
+def _run_fresh(
+    changes: dict[Change, Fault], keep: Callable[[Fault, Outcome], bool], given: argparse.Namespace
+) -> None:
+    """Run faults that take an import of their own."""
+    box = Sandbox()
+    timeout = 3600.0 if given.quick_suite else given.timeout
+    try:
+        for change, fault in changes.items():
+            found = box.run(f"src/dpcvx/{fault.file}", change.text, list(change.tests), timeout)
+            if not keep(fault, found):
+                break
+    finally:
+        box.close()
+
+
+def _require_clean(chosen: list[Fault]) -> None:
     """Run the named tests without a fault, file by file: what fails here would catch everything."""
+    box = Sandbox()
     names = sorted({name for fault in chosen for name in fault.tests.split()})
     file = f"src/dpcvx/{chosen[0].file}"
     text = (ROOT / file).read_text()
@@ -84,18 +116,17 @@ def _require_clean(box: Sandbox, chosen: list[Fault]) -> None:
         if found.caught:
             print((box.root / "log").read_text()[-3000:])
             raise SystemExit(f"{found.by} fails without a fault.")
+    box.close()
 
 
 def write_page(known: dict[str, dict[str, object]]) -> None:
     """Write the table of faults to the page, for those that are still listed."""
     rows = ["| fault | file | caught by |", "|---|---|---|"]
-    kind = ""
-    for fault in FAULTS:
-        if fault.kind != kind:
-            kind = fault.kind
-            rows.append(f"| **{kind}** | | |")
-        by = str(known.get(fault.name, {}).get("by", "")).removeprefix("tests/").split("[")[0]
-        rows.append(f"| {fault.name} | `{fault.file}` | `{by}` |")
+    for kind in dict.fromkeys(fault.kind for fault in FAULTS):
+        rows.append(f"| **{kind}** | | |")
+        for fault in (fault for fault in FAULTS if fault.kind == kind):
+            by = str(known.get(fault.name, {}).get("by", "")).removeprefix("tests/").split("[")[0]
+            rows.append(f"| {fault.name} | `{fault.file}` | `{by}` |")
     head = PAGE.read_text().split(MARK)[0]
     PAGE.write_text(head + MARK + "\n".join(["", *rows, ""]))
 

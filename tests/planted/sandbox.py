@@ -3,7 +3,7 @@
 `Sandbox.run` applies a change to the copy, forks, and lets the child import dpcvx from the copy and run
 pytest; the parent puts the file back. Importing NumPy, SciPy, numba and scikit-learn takes longer than most
 tests, so the parent does it once. A changed file gets a new time stamp, so that no compiled form of it is
-used, and changed kernels are compiled in a cache of their own.
+used; compiled forms of kernels that call it are put aside, and all of them put back at the end.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-KERNELS = ("numba", "exponential_kernels", "gaussian_kernels", "kernels")  # words of files that are compiled
+KERNELS = ("import njit", "import compiled")  # words of files that are compiled
 LIBRARIES = [
     "numpy",
     "scipy.special",
@@ -90,20 +90,38 @@ class Sandbox:
         """Run tests with ``text`` in place of a file's text, until one fails."""
         place = self.root / file
         before, times = place.read_text(), place.stat()
-        cache = tempfile.mkdtemp(prefix="numba_") if any(w in text for w in KERNELS[:1]) else None
+        aside = self._put_aside(place) if any(word in text for word in KERNELS) else {}
         try:
             if text != before:
                 place.write_text(text)
                 self._stamp += 10
                 os.utime(place, (self._stamp, self._stamp))
-            return self._fork(tests, timeout, cache if text != before else None)
+            return self._fork(tests, timeout)
         finally:
             place.write_text(before)
             os.utime(place, ns=(times.st_atime_ns, times.st_mtime_ns))
-            if cache is not None:
-                shutil.rmtree(cache, ignore_errors=True)
+            for folder, kept in aside.items():
+                shutil.rmtree(folder)
+                kept.rename(folder)
 
-    def _fork(self, tests: list[str], timeout: float, cache: str | None) -> Outcome:
+    def _put_aside(self, place: Path) -> dict[Path, Path]:
+        """Keep the compiled forms of kernels, and delete those of the file and of kernels that name it."""
+        kernels = [f for f in (self.root / "src").rglob("*.py") if any(w in f.read_text() for w in KERNELS)]
+        aside = {}
+        for folder in {kernel.parent / "__pycache__" for kernel in kernels}:
+            if folder.exists():
+                aside[folder] = folder.with_name("kept")
+                shutil.copytree(folder, aside[folder])
+        named = {place.stem}
+        for _ in kernels:
+            named |= {f.stem for f in kernels if any(f".{name} import" in f.read_text() for name in named)}
+        for kernel in kernels:
+            if kernel.stem in named:
+                for compiled in (kernel.parent / "__pycache__").glob(f"{kernel.stem}.*.nb?"):
+                    compiled.unlink()
+        return aside
+
+    def _fork(self, tests: list[str], timeout: float) -> Outcome:
         began = time.monotonic()
         note = self.root / "note"
         note.unlink(missing_ok=True)
@@ -112,14 +130,14 @@ class Sandbox:
             os.setpgid(0, 0)
             status = 1
             try:
-                status = _run_tests(self.root, tests, note, cache)
+                status = _run_tests(self.root, tests, note)
             except BaseException:
                 traceback.print_exc()
             finally:
                 sys.stdout.flush()
                 sys.stderr.flush()
                 os._exit(int(status))
-        status = self._wait(child, began + timeout)
+        status = wait(child, began + timeout)
         by = note.read_text() if note.exists() else ""
         if status is None:
             return Outcome(True, by or "timeout", time.monotonic() - began)
@@ -130,15 +148,17 @@ class Sandbox:
             raise RuntimeError(f"No test was collected from {tests}.")
         return Outcome(True, by or f"pytest ended with {code}", time.monotonic() - began)
 
-    def _wait(self, child: int, deadline: float) -> int | None:
-        while time.monotonic() < deadline:
-            done, status = os.waitpid(child, os.WNOHANG)
-            if done:
-                return status
-            time.sleep(0.02)
-        os.killpg(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        return None
+
+def wait(child: int, deadline: float) -> int | None:
+    """Wait for a child process; end its group, and return nothing, at the deadline."""
+    while time.monotonic() < deadline:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return status
+        time.sleep(0.02)
+    os.killpg(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return None
 
 
 class _FirstFailure:
@@ -160,7 +180,7 @@ class _FirstFailure:
             self._write(f"{report.nodeid} (import)")
 
 
-def _run_tests(root: Path, tests: list[str], note: Path, cache: str | None) -> int:
+def _run_tests(root: Path, tests: list[str], note: Path) -> int:
     import pytest
 
     log = os.open(root / "log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -168,12 +188,6 @@ def _run_tests(root: Path, tests: list[str], note: Path, cache: str | None) -> i
     os.dup2(log, 2)
     sys.path[:] = [str(root / "src"), *(p for p in sys.path if not p.endswith(("/src", "/planted")))]
     os.environ["PYTHONPATH"] = str(root / "src")
-    if cache is not None:
-        import numba
-
-        numba.config.CACHE_DIR = cache
-        os.environ["NUMBA_CACHE_DIR"] = cache
-    sys.dont_write_bytecode = (root / "warm").exists()
     os.chdir(root)
     options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "-m", "not slow and not long"]
     options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # libraries are imported already
