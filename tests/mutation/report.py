@@ -50,7 +50,6 @@ def main() -> int:
             known[str(seed)] = [{key: one[key] for key in kept} for one in found.values()]
     FIGURES.write_text(json.dumps(known, indent=1, ensure_ascii=False) + "\n")
     parts = [MARK]
-    unexplained = []
     for seed, found in known.items():
         parts.append(f"\n## Sample {seed}\n\n" + table(found))
     for found in known.values():
@@ -60,8 +59,8 @@ def main() -> int:
     listed = {name(one): one for found in known.values() for one in found if one["outcome"] != "killed"}
     parts.append("\n## Survivors\n\n" + survivors(listed))
     PAGE.write_text(PAGE.read_text().split(MARK)[0] + "".join(parts))
-    for each in unexplained:
-        print("" if each in LEFT else "no reason: ", each)
+    for each in listed.keys() - EQUIVALENT.keys():
+        print("left:     " if each in LEFT else "no reason:", each)
     return 0
 
 
