@@ -52,7 +52,6 @@ planted: $(VENV)/.installed-test  ## plant one-line faults in a copy: the quick 
 mutation: $(VENV)/.installed-test  ## change the source at many places, one at a time: the quick tests must notice
 	$(BIN)/python tests/mutation/record.py build/mutation/map.json
 	$(BIN)/python tests/mutation/run.py build/mutation
-	$(BIN)/python tests/mutation/run.py build/mutation --fresh
 	$(BIN)/python tests/mutation/report.py
 
 fuzz: $(VENV)/.installed-test  ## changed files, declarations, statements, queries and requests, two minutes for each kind

@@ -52,10 +52,6 @@ def main() -> int:
     parts = [MARK]
     for seed, found in known.items():
         parts.append(f"\n## Sample {seed}\n\n" + table(found))
-    for found in known.values():
-        unexplained += [
-            name(one) for one in found if one["outcome"] != "killed" and name(one) not in EQUIVALENT
-        ]
     listed = {name(one): one for found in known.values() for one in found if one["outcome"] != "killed"}
     parts.append("\n## Survivors\n\n" + survivors(listed))
     PAGE.write_text(PAGE.read_text().split(MARK)[0] + "".join(parts))

@@ -137,6 +137,7 @@ def main() -> int:
     options.add_argument("--seconds", type=float, default=1e9)
     options.add_argument("--again", action="store_true")
     options.add_argument("--fresh", action="store_true", help="only those that need an import of their own")
+    options.add_argument("--live", action="store_true", help="only the others")
     given = options.parse_args()
     use_this_tree()
     part, parts = map(int, given.part.split("/"))
@@ -150,18 +151,23 @@ def main() -> int:
         place = SOURCE / mutant.file
         change = Change(key(mutant), place, mutant.apply(place.read_text()), tuple(tests_of.tests(mutant)))
         (fresh if change.code is None else live)[change] = mutant
-    if live and not given.fresh:
-
-        def keep(change: Change, outcome: Outcome, tests: int) -> bool:
-            kept.keep(live[change], outcome, tests)
-            return not kept.is_late()
-
-        base = ["--basetemp", f"{tempfile.gettempdir()}/mutation_{given.seed}_{part}"]
-        files = sorted({test.split("::")[0] for change in live for test in change.tests})
-        pytest.main([*QUICK, *base, *files], plugins=[Live(list(live), keep, tests_of.seconds)])
-    else:
-        run_fresh(fresh, kept)
+    if not given.live:
+        run_fresh(fresh, kept)  # first: later this process has imported dpcvx
+    if not given.fresh and live and not kept.is_late():
+        run_live(live, kept, tests_of.seconds, f"{given.seed}_{part}")
     return 0
+
+
+def run_live(live: dict[Change, Mutant], kept: Kept, seconds: dict[str, float], name: str) -> None:
+    """Run changes of single functions."""
+
+    def keep(change: Change, outcome: Outcome, tests: int) -> bool:
+        kept.keep(live[change], outcome, tests)
+        return not kept.is_late()
+
+    base = ["--basetemp", f"{tempfile.gettempdir()}/mutation_{name}"]
+    files = sorted({test.split("::")[0] for change in live for test in change.tests})
+    pytest.main([*QUICK, *base, *files], plugins=[Live(list(live), keep, seconds)])
 
 
 def run_fresh(fresh: dict[Change, Mutant], kept: Kept) -> None:
