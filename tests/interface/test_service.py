@@ -22,8 +22,6 @@ from dpcvx.service.boundary import BODY_LIMIT
 from dpcvx.service.refusal import CODES
 from serving import REGRESSION, Teller, make_analysts, serving, visitor
 
-pytestmark = pytest.mark.long
-
 POST, API = "POST", "/api/v1"
 ROUTES = [
     ("GET", "/schema"),
@@ -81,6 +79,7 @@ def code(response):
     return content["code"]
 
 
+@pytest.mark.long
 def test_a_question_is_answered_and_kept_in_the_history_of_its_key(ann, engine):
     response = ask(ann, key="first")
     assert response.status_code == 200
@@ -92,6 +91,7 @@ def test_a_question_is_answered_and_kept_in_the_history_of_its_key(ann, engine):
     assert past["query"] == engine.asked[0][0].to_json()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("method", "path"), ROUTES, ids=[f"{m} {p}" for m, p in ROUTES])
 def test_every_route_needs_a_valid_key(ann, analysts, engine, method, path):
     revoked, text = analysts.keys.create("gone", scopes=("ask", "admin"))
@@ -140,6 +140,7 @@ def test_every_wrong_key_costs_one_verification(analysts, monkeypatch, case):
     assert len(calls) == 1
 
 
+@pytest.mark.long
 def test_a_key_is_kept_as_a_hash_only(analysts, tmp_path):
     _, text = analysts.keys.create("ann")
     secret = text.split("-", 2)[2]
@@ -161,6 +162,7 @@ def test_scopes_part_analysts_from_administrators(analysts, engine):
     assert not engine.asked
 
 
+@pytest.mark.long
 def test_an_administrator_makes_and_revokes_keys(analysts):
     with visitor(analysts, scopes=("admin",)) as owner:
         made = owner.post(f"{API}/keys", json={"name": "bob", "per_minute": 3})
@@ -176,6 +178,7 @@ def test_an_administrator_makes_and_revokes_keys(analysts):
         assert code(owner.delete(f"{API}/keys/{'0' * 12}")) == "not_found"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "body",
     [
@@ -223,6 +226,7 @@ MALFORMED = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", MALFORMED)
 def test_malformed_questions_are_refused_before_the_engine_and_cost_nothing(shared, name):
     response = shared.post(f"{API}/queries", content=MALFORMED[name], headers={"Idempotency-Key": "k"})
@@ -230,6 +234,7 @@ def test_malformed_questions_are_refused_before_the_engine_and_cost_nothing(shar
     assert shared.get(f"{API}/budget").json()["queries_today"] == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("key", ["a b", "x" * 65, "é", "a/b", "'"])
 def test_idempotency_keys_are_plain_words(shared, key):
     headers = {"Idempotency-Key": key.encode()}
@@ -247,6 +252,7 @@ def test_oversized_requests_are_refused(analysts, engine, path, declared):
     assert len(engine.asked) == 1
 
 
+@pytest.mark.long
 def test_a_replay_gets_the_same_bytes_and_the_engine_is_asked_once(ann, analysts, engine):
     first = ask(ann, key="again")
     engine.number = 0.75
@@ -256,6 +262,7 @@ def test_a_replay_gets_the_same_bytes_and_the_engine_is_asked_once(ann, analysts
     assert ask(ann, key="other").content != first.content
 
 
+@pytest.mark.long
 def test_a_replay_after_a_restart_gets_the_same_bytes(tmp_path, analysts, ann):
     first = ask(ann, key="again")
     later = make_analysts(tmp_path, Teller(number=0.75))
@@ -269,6 +276,7 @@ def test_a_replay_after_a_restart_gets_the_same_bytes(tmp_path, analysts, ann):
     assert not later.engine.asked
 
 
+@pytest.mark.long
 def test_a_key_that_was_used_for_another_question_is_refused(ann, engine):
     ask(ann, key="once")
     assert code(ask(ann, {**REGRESSION, "radius": 2.0}, key="once")) == "key_reused"
@@ -290,6 +298,7 @@ def test_analysts_do_not_share_keys_or_histories(analysts, engine):
     assert all(key.endswith(".same") for key in keys)
 
 
+@pytest.mark.long
 def test_history_is_newest_first_and_can_be_cut(ann):
     for key in ("one", "two", "three"):
         ask(ann, key=key)
@@ -297,6 +306,7 @@ def test_history_is_newest_first_and_can_be_cut(ann):
     assert listed == ["three", "two"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("problem", "expected"),
     [(BudgetExceeded(0.5, 0.1), "budget_spent"), (DeadKey("people"), "key_dead")],
@@ -321,6 +331,7 @@ def test_an_unforeseen_error_is_opaque_everywhere(ann, engine, caplog, capfd, ki
     assert ask(ann).status_code == 200
 
 
+@pytest.mark.long
 def test_unforeseen_errors_of_different_kinds_look_the_same(ann, engine):
     bodies = set()
     for problem in (ValueError("a"), ZeroDivisionError("much longer than that"), OSError(2, "no")):
@@ -360,6 +371,7 @@ def test_a_key_has_a_share_of_the_measurements(analysts, engine, limit, allowed)
     assert analysts.keys.list()[0].purpose == "wages by age"
 
 
+@pytest.mark.long
 def test_old_questions_do_not_count(analysts, monkeypatch):
     key, _ = analysts.keys.create("ann", per_minute=1)
     query = analysts.read(json.dumps(REGRESSION).encode())
@@ -371,6 +383,7 @@ def test_old_questions_do_not_count(analysts, monkeypatch):
     assert len(analysts.history.latest(key, 10)) == 2
 
 
+@pytest.mark.long
 def test_one_key_cannot_fill_the_queue_and_the_loop_stays_awake(analysts, engine):
     engine.gate = threading.Event()
     with visitor(analysts) as ann, ThreadPoolExecutor(application_module.WAITING + 1) as pool:
@@ -393,6 +406,7 @@ def _completed(futures):
 numbers = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from([0.0, -1.2345678901234567e-308])
 
 
+@pytest.mark.long
 @given(
     st.integers(1, 40),
     st.lists(numbers, min_size=40, max_size=40),
@@ -433,6 +447,7 @@ def _shape(content):
     return [_shape(value) for value in content] if isinstance(content, list) else "value"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("seconds", "slots"), [(0.0, 1), (0.25, 2)])
 def test_answers_leave_after_a_whole_number_of_slots(analysts, engine, seconds, slots):
     engine.seconds = seconds
@@ -452,6 +467,7 @@ def test_refusals_of_the_engine_wait_for_a_slot_too(analysts, engine):
         assert time.monotonic() - started >= 0.2
 
 
+@pytest.mark.long
 def test_metrics_say_nothing_about_answers_or_analysts(analysts, engine):
     texts = []
     for branch in ("histogram", "oracle"):
@@ -467,6 +483,7 @@ def test_metrics_say_nothing_about_answers_or_analysts(analysts, engine):
     assert not [word for word in ("ann", "smokes", "histogram", "oracle", "nothing") if word in values]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "path",
     [
@@ -492,17 +509,20 @@ def test_every_response_has_the_protective_headers(shared, path):
     assert headers.get("server", "uvicorn") == "uvicorn"  # no version
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", ["/nowhere", f"{API}/nowhere", "/docs", "/redoc", "/openapi.json"])
 def test_what_is_not_there_has_a_code(shared, path):
     assert code(shared.get(path)) == "not_found"
 
 
+@pytest.mark.long
 def test_a_wrong_method_has_a_code(shared):
     response = shared.put(f"{API}/queries", json=REGRESSION)
     assert code(response) == "method_not_allowed"
     assert response.headers["Allow"] == "POST"
 
 
+@pytest.mark.long
 def test_the_description_lists_every_code_and_the_questions_of_this_schema(shared):
     description = shared.get(f"{API}/openapi.json").json()
     assert set(description["components"]["schemas"]["RefusalBody"]["properties"]["code"]["enum"]) == set(
@@ -518,6 +538,7 @@ def test_the_description_lists_every_code_and_the_questions_of_this_schema(share
     assert count["where"]["properties"]["sex"]["items"]["enum"] == ["f", "m"]
 
 
+@pytest.mark.long
 def test_the_schema_has_what_a_form_needs(shared):
     content = shared.get(f"{API}/schema").json()
     age = content["attributes"][1]

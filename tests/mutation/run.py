@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from live import Change, Live, use_this_tree
 from mutants import SOURCE, Mutant, sample
 from record import QUICK
-from sandbox import Outcome, Sandbox
+from sandbox import WITH_LIBRARIES, Outcome, Sandbox
 
 RESULTS = Path(__file__).parent / "results"
 FIRST = 12  # tests of one file that run before tests of others do
@@ -167,11 +167,13 @@ def run_live(live: dict[Change, Mutant], kept: Kept, seconds: dict[str, float], 
 
     base = ["--basetemp", f"{tempfile.gettempdir()}/mutation_{name}"]
     files = sorted({test.split("::")[0] for change in live for test in change.tests})
-    pytest.main([*QUICK, *base, *files], plugins=[Live(list(live), keep, seconds)])
+    pytest.main([*QUICK, *WITH_LIBRARIES, *base, *files], plugins=[Live(list(live), keep, seconds)])
 
 
 def run_fresh(fresh: dict[Change, Mutant], kept: Kept) -> None:
     """Run changes that take an import of their own."""
+    if not fresh:
+        return
     box = Sandbox()
     try:
         for change, mutant in fresh.items():

@@ -1,7 +1,8 @@
 """Run tests with one function changed, in children of a process that has collected them all.
 
 A child replaces the code of the function in memory, so that nothing is imported again: a change takes the
-time of its tests. Changes of constants, class bodies and compiled kernels need `Sandbox`.
+time of its tests. Changes of constants, class bodies and compiled kernels need `Sandbox`, and so do changes
+that seem to be missed: some functions run when their module is imported.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from _pytest.runner import runtestprotocol
 from sandbox import KERNELS, ROOT, Outcome, wait
 
 GIB = 2**30
+UNFIT = 99  # end of a child that could not make the change
 
 
 @dataclass(frozen=True)
@@ -124,7 +126,7 @@ class Live:
         with tempfile.NamedTemporaryFile() as note:
             child = os.fork()
             if child == 0:
-                status = 99
+                status = UNFIT
                 try:
                     os.setpgid(0, 0)
                     resource.setrlimit(resource.RLIMIT_DATA, (8 * GIB, 8 * GIB))

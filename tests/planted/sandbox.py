@@ -20,6 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = ("import njit", "import compiled")  # words of files that are compiled
+WITH_LIBRARIES = ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # they are imported already
 LIBRARIES = [
     "numpy",
     "scipy.special",
@@ -190,6 +191,6 @@ def _run_tests(root: Path, tests: list[str], note: Path) -> int:
     os.environ["PYTHONPATH"] = str(root / "src")
     os.chdir(root)
     options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "-m", "not slow and not long"]
-    options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # libraries are imported already
+    options += WITH_LIBRARIES
     base = ["--basetemp", str(root / "base"), "--timeout", "120"]
     return int(pytest.main([*options, *base, *tests], plugins=[_FirstFailure(note)]))
