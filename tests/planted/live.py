@@ -138,7 +138,7 @@ class Live:
                 finally:
                     os._exit(status)
             seconds = sum(self._seconds.get(item.nodeid, 1.0) for item in items)
-            status = wait(child, time.monotonic() + 60 + 8 * seconds)
+            status = wait(child, time.monotonic() + 30 + 4 * seconds)
             by = Path(note.name).read_text()
         if status is None:
             return f"{by} (timeout)"

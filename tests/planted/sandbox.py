@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-KERNELS = ("import njit", "import compiled")  # words of files that are compiled
+KERNELS = ("import njit", "import compiled", "\nimport numba\n")  # words of files that are compiled
 WITH_LIBRARIES = ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # they are imported already
 LIBRARIES = [
     "numpy",
