@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SHELL := /bin/bash
 
-.PHONY: demo test test-long test-oldest coverage lint types audit planted mutation fuzz bench docs lock pip-audit sbom reproducible clean
+.PHONY: demo test test-long test-oldest coverage lint types audit planted mutation fuzz bench docs lock pip-audit sbom reproducible wheel-check clean
 
 # One stamp per extra, so that each command installs only what it needs, once.
 $(VENV)/.installed-%: pyproject.toml
@@ -91,5 +91,14 @@ reproducible: .venv-supply/.installed  ## build wheel and sdist twice and compar
 	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) .venv-supply/bin/python -m build --outdir dist/second . > /dev/null
 	cd dist/first && for file in *; do cmp $$file ../second/$$file || exit 1; done && sha256sum *
 
+# The wheel in an empty environment, from files alone: its packages are fetched first, then nothing is.
+wheel-check: .venv-supply/.installed  ## install the built wheel offline with $(PYTHON) and fit a model with it
+	rm -rf dist/wheel .venv-wheel
+	.venv-supply/bin/python -m build --wheel --outdir dist/wheel . > /dev/null
+	$(PYTHON) -m venv .venv-wheel
+	.venv-wheel/bin/python -m pip download --quiet --disable-pip-version-check --dest dist/wheel dist/wheel/dpcvx-*.whl
+	.venv-wheel/bin/python -m pip install --quiet --disable-pip-version-check --no-index --find-links dist/wheel dpcvx
+	cd dist && ../.venv-wheel/bin/python -W error ../ci/wheel_check.py
+
 clean:
-	rm -rf $(VENV) .venv-oldest .venv-supply build dist docs/_build demo_output
+	rm -rf $(VENV) .venv-oldest .venv-supply .venv-wheel build dist docs/_build demo_output

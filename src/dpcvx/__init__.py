@@ -89,7 +89,7 @@ if TYPE_CHECKING:
     from dpcvx.service.client import Client, ServiceError
     from dpcvx.tuning import PrivateSearchCV, private_curves, private_score, private_tune
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _NAMES = {
     "accounting": "Budget",

@@ -42,12 +42,7 @@ interrupted.
 """
 
 app = typer.Typer(
-    name="dpcvx",
-    help=HELP,
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
+    name="dpcvx", help=HELP, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False
 )
 
 
