@@ -33,6 +33,8 @@ QUERIES = [
     Regression("age", ("sex",), loss=Quantile(0.8), domain=LinfBall(1.5)),
     Regression("income", ("sex", "age"), loss=SmoothHinge(0.3), domain=Simplex(2.0), l2=0.3),
     Regression("income", (), loss="logistic", radius=1.0),
+    Regression("income", ("sex", "age", "work"), interactions=(("age", "sex"), ("work", "age"))),
+    Regression("age", ("sex", "work"), "squared", "l1", 1.0, intercept=False, interactions=[("sex", "work")]),
     Count({"sex": ["f"], "age": ["[18, 30)", "[50, 90]"]}),
     Mean("age"),
     Mean("income", {"work": ["part", "full"]}),

@@ -291,7 +291,7 @@ def test_the_command_line_takes_a_formula(people, tmp_path):
 def test_queries_take_formulas():
     query = query_from_json({"kind": "regression", "formula": "worked ~ age + C(group) - 1"})
     assert query == Regression("worked", ["age", "group"], intercept=False)
-    for formula in ("worked ~ age:group", "worked ~ log(age)", "~ age", "worked ~ C(group, ref='a')"):
+    for formula in ("worked ~ age:group:sex", "worked ~ log(age)", "~ age", "worked ~ C(group, ref='a')"):
         with pytest.raises(WrongValue, match="lists attributes"):
             query_from_json({"kind": "regression", "formula": formula})
     with pytest.raises(WrongValue, match="leave that out"):

@@ -150,7 +150,11 @@ def serve(
 
 def ask(
     question: Annotated[
-        str, typer.Argument(help='"income ~ age + sex", "count", "mean age", "marginal age sex", or JSON.')
+        str,
+        typer.Argument(
+            help='"income ~ age + sex", with "+ age:sex" for an interaction, "count", "mean age", '
+            '"marginal age sex", or JSON.'
+        ),
     ],
     url: Annotated[str, typer.Option(help="Address of the service.")] = "http://127.0.0.1:8000",
     key_file: Annotated[

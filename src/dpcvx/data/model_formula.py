@@ -110,19 +110,26 @@ class ModelFormula:
                 found |= dict.fromkeys((each.name,) if isinstance(each, Category) else each.names)
         return tuple(found)
 
-    def attributes(self) -> tuple[str, tuple[str, ...]]:
-        """Return the target and the features of a formula that lists names alone, for queries."""
+    def attributes(self) -> tuple[str, tuple[str, ...], tuple[tuple[str, str], ...]]:
+        """Return target, features and products of two of a formula of names alone, for queries."""
         target, terms, _ = self._sides
-        sides = [target, *(_factor(term[0]) for term in terms)]
-        names = [each.name if isinstance(each, Category) else each.text.strip("`") for each in sides if each]
-        plain = [self.target, *self.names]
+        factors = [[_factor(each) for each in term] for term in terms]
+        sides = [each for each in (target, *(each for term in factors for each in term)) if each]
+        names = {each: each.name if isinstance(each, Category) else each.text.strip("`") for each in sides}
+        plain = {self.target, *self.names}
         compared = [each for each in sides if isinstance(each, Category) and each.baseline is not None]
-        if target is None or names != plain or compared or any(len(term) > 1 for term in terms):
+        functions = {*names.values()} != plain or compared
+        if target is None or functions or any(len(term) > 2 for term in terms):
             raise WrongValue(
-                f"A query's formula lists attributes, such as 'worked ~ age + group', got {self.text!r}: "
-                "functions, interactions and baselines are for fits."
+                "A query's formula lists attributes and products of two, such as 'worked ~ age + group + "
+                f"age:group', got {self.text!r}: functions and baselines are for fits."
             )
-        return names[0], tuple(names[1:])
+        features = tuple(dict.fromkeys(names[term[0]] for term in factors if len(term) == 1))
+        return (
+            names[target],
+            features,
+            tuple((names[term[0]], names[term[1]]) for term in factors if len(term) == 2),
+        )
 
     def target_transform(self, low: float, high: float) -> TargetTransform | None:
         """Return the map of the target's numbers; None where the left side is the column itself.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import NoneType
@@ -324,19 +324,29 @@ def _coefficient(content: Any) -> Coefficient:
     return Coefficient(**content)
 
 
+UNMEASURED = (
+    "only tables of two attributes were measured, and these show next to nothing of {}: coefficients of this "
+    "interaction near 0 say nothing, and there are no intervals"
+)
 PERSONS = "each person counts once: several rows of a person share its weight"
 OWN_FIT = "fitted to its own attributes: other answers about some of them may differ by a part of the noise"
 
 
 def reading_note(
-    query: Query, schema: Schema, neighbours: Neighbours = REPLACE_ONE, own_fit: bool = False
+    query: Query,
+    schema: Schema,
+    neighbours: Neighbours = REPLACE_ONE,
+    own_fit: bool = False,
+    unmeasured: Sequence[str] = (),
 ) -> str:
     """Return how attributes and units enter an answer, or "" if there is nothing to say.
 
-    `own_fit`: whether the answer has a distribution of its own attributes, in place of one histogram.
+    `own_fit`: whether the answer has a distribution of its own attributes, in place of one histogram;
+    `unmeasured`: interactions of which no table with the target was measured.
     """
     notes = [
         _coding_note(query, schema),
+        UNMEASURED.format(", ".join(unmeasured)) if unmeasured else "",
         PERSONS if neighbours.unit == "person" else "",
         OWN_FIT if own_fit else "",
     ]
@@ -355,6 +365,11 @@ def _coding_note(query: Query, schema: Schema) -> str:
             parts.append(f"coefficients of {', '.join(bins)} are for one unit more, {values}")
         if levels:
             parts.append(f"those of {', '.join(levels)} are differences from the baseline, the first level")
+        if query.interactions:
+            parts.append(
+                "attributes in an interaction have their own coefficient for the baseline, or for 0, of the "
+                "other one"
+            )
         return "; ".join(parts + left_out)
     if isinstance(query, Mean):
         attribute = schema[query.of]

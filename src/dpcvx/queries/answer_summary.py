@@ -169,7 +169,8 @@ def title_of(query: Mapping[str, Any]) -> str:
     if kind != "regression":
         return "Answer"
     loss = query["loss"] if isinstance(query["loss"], str) else query["loss"]["name"]
-    model = f"{query['target']} ~ {' + '.join(query['features']) or '1'} ({loss.replace('_', ' ')})"
+    terms = [*query["features"], *(":".join(pair) for pair in query.get("interactions", ()))]
+    model = f"{query['target']} ~ {' + '.join(terms) or '1'} ({loss.replace('_', ' ')})"
     return model + (f" among people with {where}" if where else "")
 
 

@@ -486,6 +486,8 @@ class QueryEngine:
             if self.n_updates < self.budget_split.updates:
                 return self._measured_answer(compiled, public.theta)
             compared = False
+        if unmeasured := self._public_side.unmeasured(compiled):
+            noise = PropagatedNoise(None, None)  # no interval rests on a model that has no such interaction
         unit = near.range / self.n
         below = self.plan.largest_below * unit / part if compared else math.inf
         return self._finished(
@@ -495,6 +497,7 @@ class QueryEngine:
             branch="histogram",
             compared=compared,
             typical=self._typical(compiled, noise, unit),
+            unmeasured=unmeasured,
         )
 
     def _can_compare(self, compiled: CompiledQuery) -> bool:
@@ -517,6 +520,7 @@ class QueryEngine:
         branch: str,
         compared: bool,
         typical: float | None = None,
+        unmeasured: Sequence[str] = (),
     ) -> Answer:
         compiled, theta = public.query, public.theta
         reading = compiled.description.reading(self.schema, self.n)
@@ -541,7 +545,9 @@ class QueryEngine:
             comparable=self._can_compare(compiled) and self.comparisons[1] > 0,
             people=self.n,
             unit=self.noun,
-            note=reading_note(compiled.description, self.schema, self._neighbours, not self.universe.listed),
+            note=reading_note(
+                compiled.description, self.schema, self._neighbours, not self.universe.listed, unmeasured
+            ),
             data="" if self._account is None else self._account.name,
         )
 

@@ -28,6 +28,7 @@ from dpcvx.queries.marginals import Measurement, NoisyMarginals
 from dpcvx.queries.measuring import MeasuredAnswer
 from dpcvx.queries.mechanisms import NoisyHistogram, PublicAnswer
 from dpcvx.queries.multiplicative_weights import agree, log_factor, step_size
+from dpcvx.queries.regression import Regression
 from dpcvx.queries.transcript import arrays, measurements, pack, pack_measurements
 from dpcvx.queries.wide_check import WideAnswer
 from dpcvx.queries.wide_regression import WideRegression
@@ -82,6 +83,23 @@ class PublicSide:
         return public, propagate(
             compiled, self.histogram, theta, *released, n=self._plan.n, cell_noise=deviation
         )
+
+    def unmeasured(self, compiled: CompiledQuery) -> tuple[str, ...]:
+        """Return the interactions of a regression of which no table with the target was measured.
+
+        A model of pairs has next to none of them, whatever the records have.
+        """
+        query = compiled.description
+        if not isinstance(query, Regression) or not isinstance(self._plan.start, NoisyMarginals):
+            return ()
+        measured = [set(m.attributes) for m in (*self._warm, *(m for each in self._measured for m in each))]
+        names = self._plan.universe.schema.names
+        found = []
+        for pair in query.interactions:
+            triple = {names.index(name) for name in (query.target, *pair)}
+            if not any(triple <= each for each in measured):
+                found.append(":".join(pair))
+        return tuple(found)
 
     def _answer_wide(self, compiled: WideRegression) -> tuple[PublicAnswer, PropagatedNoise]:
         """Answer a regression on very many cells from the released pairs."""

@@ -19,6 +19,7 @@ __all__ = [
     "check_name",
     "check_names",
     "check_number",
+    "check_pairs",
     "describe",
     "find_loss",
     "loss_from_json",
@@ -134,6 +135,26 @@ def check_names(field: str, value: Any) -> tuple[str, ...]:
     if len(set(value)) != len(value):
         raise WrongValue(f"{field} names an attribute twice.")
     return tuple(value)
+
+
+def check_pairs(field: str, value: Any, known: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Return pairs of known names as tuples; refuse anything else."""
+    if isinstance(value, str | bytes) or not isinstance(value, Sequence):
+        raise WrongValue(f"{field} must be a list of pairs of features, got {describe(value)}.")
+    pairs: list[tuple[str, str]] = []
+    for each in value:
+        names = check_names(field, each)
+        if len(names) != 2:
+            raise WrongValue(f"{field} must hold pairs of features, got {describe(each)}.")
+        if absent := [name for name in names if name not in known]:
+            raise WrongValue(
+                f"The interaction {':'.join(names)} needs both attributes among the features: "
+                f"add {', '.join(map(describe, absent))}."
+            )
+        pairs.append((names[0], names[1]))
+    if len({frozenset(pair) for pair in pairs}) != len(pairs):
+        raise WrongValue(f"{field} names a pair twice.")
+    return tuple(pairs)
 
 
 def check_condition(value: Any, *, needed: bool) -> dict[str, tuple[str, ...]]:

@@ -41,6 +41,7 @@ def query_schema(schema: Schema) -> dict[str, Any]:
         "additionalProperties": False,
     }
     number = {"type": "number", "maximum": LARGEST_RADIUS}
+    pair = {**some, "minItems": 2, "maxItems": 2}
     options = {
         "loss": {"type": "string", "enum": list(QUERY_LOSSES), "default": "logistic"},
         "set": {"type": "string", "enum": list(NAMED_BALLS), "default": "l2"},
@@ -52,7 +53,12 @@ def query_schema(schema: Schema) -> dict[str, Any]:
     return {
         "oneOf": [
             _query(
-                "regression", ("target", "features"), target=name, features={**some, "minItems": 1}, **options
+                "regression",
+                ("target", "features"),
+                target=name,
+                features={**some, "minItems": 1},
+                interactions={"type": "array", "items": pair},
+                **options,
             ),
             _query(
                 "regression",
@@ -60,7 +66,7 @@ def query_schema(schema: Schema) -> dict[str, Any]:
                 formula={
                     "type": "string",
                     "maxLength": LONGEST_FORMULA,
-                    "examples": ["worked ~ age + group"],
+                    "examples": ["worked ~ age + group", "worked ~ age + group + age:group"],
                 },
                 **options,
             ),

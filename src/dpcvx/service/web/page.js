@@ -291,7 +291,8 @@ function words(asked) {
   if (asked.kind === "mean") return `Mean of ${asked.of}${only}`;
   if (asked.kind === "marginal") return `Table of ${asked.attributes.join(", ")}`;
   const loss = typeof asked.loss === "string" ? asked.loss.replace("_", " ") : asked.loss.name;
-  return `${asked.target} ~ ${asked.features.join(" + ") || "1"} (${loss})${only}`;
+  const terms = [...asked.features, ...(asked.interactions || []).map((pair) => pair.join(":"))];
+  return `${asked.target} ~ ${terms.join(" + ") || "1"} (${loss})${only}`;
 }
 
 // Shows an answer with its link, and remembers that the form belongs to it.
