@@ -192,6 +192,8 @@ def compressed_rows(X: Any) -> Any:
         if X.format in ("csr", "csc", "bsr"):
             X = type(X)((read_numbers(X.data), X.indices, X.indptr), shape=X.shape)
             X.check_format(full_check=True)
+            if (X.indptr[1:] < X.indptr[:-1]).any():  # SciPy looks only where nnz > 0, at differences
+                raise ValueError
         else:
             X = X.tocoo()
             X = coo_array((read_numbers(X.data), X.coords), shape=X.shape)
@@ -199,8 +201,6 @@ def compressed_rows(X: Any) -> Any:
             rows = X.tocsr()
             rows = csr_array((rows.data, rows.indices, rows.indptr), shape=rows.shape, copy=True)
             rows.check_format(full_check=True)
-            if rows.indptr.size > 1 and np.diff(rows.indptr).min() < 0:  # SciPy asks only where nnz > 0
-                raise ValueError
             rows.sum_duplicates()
     except (ValueError, IndexError):  # their text names an index of a record
         raise WrongValue(
