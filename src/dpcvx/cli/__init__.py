@@ -20,7 +20,7 @@ from dpcvx.cli.export import export
 from dpcvx.cli.fit import BOUNDS_EXAMPLE, fit
 from dpcvx.cli.ledger import ledger_app
 from dpcvx.cli.options import RUN, in_options, with_parameters
-from dpcvx.cli.output import Stopped, print_json, write
+from dpcvx.cli.output import Stopped, print_json, write_folder
 from dpcvx.cli.plan import plan
 from dpcvx.cli.predict import predict
 from dpcvx.cli.report import report
@@ -79,7 +79,7 @@ def demo(
     """Fit private models on real data about people, at several budgets; write a plot and a report."""
     from dpcvx.demo import run
 
-    write(out, run)
+    write_folder(out, run)
 
 
 app.command()(serve)

@@ -26,7 +26,7 @@ from dpcvx.cli.options import (
     needs_classes,
     show_plan,
 )
-from dpcvx.cli.output import Stopped, check_new, check_writable, print_json, replace_file
+from dpcvx.cli.output import Stopped, check_new, check_writable, print_json, write
 from dpcvx.errors import Interrupted, Unreadable, UnrecognisedDataWarning, WrongValue
 from dpcvx.words import quantity
 
@@ -211,7 +211,7 @@ def fit(
             raise Stopped("Interrupted before the fit began: nothing was charged or written.") from None
         finally:  # a warning that is an error may come when the budget is spent
             if hasattr(estimator, "release_"):
-                replace_file(out, estimator.save)
+                write(out, estimator.save)
                 kept.unlink(missing_ok=True)
     statement, check = estimator.privacy_statement_, estimator.check_
     if as_json:

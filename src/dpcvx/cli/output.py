@@ -10,9 +10,10 @@ from typing import Any
 
 import typer
 
+from dpcvx.data.whole_files import replace_file
 from dpcvx.errors import DpcvxError, Unreadable, WrongValue
 
-__all__ = ["Stopped", "check_new", "check_writable", "print_json", "replace_file", "write"]
+__all__ = ["Stopped", "check_new", "check_writable", "print_json", "write", "write_folder"]
 
 
 class Stopped(DpcvxError):  # noqa: N818
@@ -37,24 +38,17 @@ def check_new(path: Path, *, force: bool) -> None:
         )
 
 
-def replace_file(path: Path, write_to: Callable[[Path], Any]) -> None:
-    """Write a file as `write` does; one that exists keeps its content until the new one is on the disk."""
-    if path.exists() and not path.is_file():  # a device such as /dev/stdout
-        write(path, write_to)
-        return
-    part = path.with_name(f"{path.name}.part")
-    write(part, write_to)
-    with part.open("rb") as file:
-        os.fsync(file.fileno())
-    write(path, part.replace)
-
-
 def write(path: Path, write_to: Callable[[Path], Any]) -> None:
-    """Write a file or folder, and say in one sentence where that fails."""
+    """Write a file whole or not at all, and say in one sentence where that fails."""
+    write_folder(path, lambda path: replace_file(path, write_to))
+
+
+def write_folder(path: Path, write_to: Callable[[Path], Any]) -> None:
+    """Write the files of a folder, and say in one sentence where that fails."""
     try:
         write_to(path)
     except OSError as error:
-        raise Unreadable(f"{path} cannot be written: {error.strerror}.") from None
+        raise Unreadable(f"{path} cannot be written: {error.strerror or type(error).__name__}.") from None
 
 
 def print_json(content: dict[str, Any]) -> None:

@@ -20,6 +20,7 @@ from dpcvx.data.levels import DeclaredLevels
 from dpcvx.data.row_map import RowMap
 from dpcvx.data.table import Levels, feature_counts
 from dpcvx.data.table_schema import TableSchema
+from dpcvx.data.whole_files import replace_file
 from dpcvx.domains import set_functions as submodular
 from dpcvx.errors import WrongType, WrongValue
 from dpcvx.estimators.data_check import DataCheck
@@ -79,7 +80,8 @@ def save(model: Any, path: str | Path) -> None:
         "privacy_statement": _short_statement(model.privacy_statement_.to_dict(), model._row_map.names),
     }
     lines = [f" {json.dumps(name)}: {_text(value)}" for name, value in content.items()]
-    Path(path).write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    text = "{\n" + ",\n".join(lines) + "\n}\n"
+    replace_file(path, lambda part: part.write_text(text, encoding="utf-8"))
 
 
 def _text(value: Any) -> str:

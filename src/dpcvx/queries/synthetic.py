@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from dpcvx.arrays import Vector
+from dpcvx.data.whole_files import replace_file
 from dpcvx.errors import WrongValue
 from dpcvx.queries.schema import Binned, Schema
 from dpcvx.queries.universe import Universe
@@ -109,16 +110,18 @@ def write_synthetic(path: str | Path, columns: dict[str, Any], statement: Statem
         raise WrongValue(f"{path} must end in .csv or .parquet, to say what it is.")
     words = statement.to_json()
     table = pa.table({name: pa.array(_cells(column)) for name, column in columns.items()})
-    statement_path(path).write_text(words, encoding="utf-8")  # first: never a table without its statement
+    # First: never a table without its statement.
+    replace_file(statement_path(path), lambda part: part.write_text(words, encoding="utf-8"))
     if kind == ".csv":
         from pyarrow import csv
 
-        csv.write_csv(table, path)
+        replace_file(path, lambda part: csv.write_csv(table, part))
     else:
         from pyarrow import parquet
 
         metadata = {**(table.schema.metadata or {}), STATEMENT_KEY: words.encode()}
-        parquet.write_table(table.replace_schema_metadata(metadata), path)
+        whole = table.replace_schema_metadata(metadata)
+        replace_file(path, lambda part: parquet.write_table(whole, part))
 
 
 def _cells(column: Any) -> Any:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dpcvx.data.whole_files import replace_file
 from dpcvx.errors import WrongValue
 from dpcvx.report.html import Section, html_report
 from dpcvx.words import quantity
@@ -90,11 +91,13 @@ def write_report(
         raise WrongValue(f"A report is written as .html or .pdf, got {path.name!r}.")
     summary, sections = model_report(models, question=question, account=account)
     if path.suffix == ".html":
-        path.write_text(html_report(title, summary, sections), encoding="utf-8")
+        page = html_report(title, summary, sections)
+        replace_file(path, lambda part: part.write_text(page, encoding="utf-8"))
         return
     from dpcvx.report.pdf import pdf_report
 
-    path.write_bytes(pdf_report(title, summary, sections))
+    content = pdf_report(title, summary, sections)
+    replace_file(path, lambda part: part.write_bytes(content))
 
 
 def model_report(

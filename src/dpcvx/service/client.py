@@ -157,12 +157,14 @@ class Client:
         kind = path.suffix.removeprefix(".")
         if kind not in ("csv", "parquet"):
             raise WrongValue(f"{path} must end in .csv or .parquet, to say what it is.")
+        from dpcvx.data.whole_files import replace_file
         from dpcvx.queries import statement_path
 
         response = self._request("GET", "/synthetic", params={"rows": rows, "format": kind})
         promise = json.dumps(self.statement(), indent=2)
-        statement_path(path).write_text(promise, encoding="utf-8")  # first: never a table without it
-        path.write_bytes(response.content)
+        # First: never a table without it.
+        replace_file(statement_path(path), lambda part: part.write_text(promise, encoding="utf-8"))
+        replace_file(path, lambda part: part.write_bytes(response.content))
 
     def _request(self, method: str, path: str, **content: Any) -> httpx.Response:
         import httpx

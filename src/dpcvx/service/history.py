@@ -70,7 +70,7 @@ class QueryHistory:
                 return self._answers(connection, [row.answer])[0]
             now = time.time()
             for limit, span, word in ((key.per_minute, MINUTE, "minute"), (key.per_day, DAY, "day")):
-                recent = (*self._of(key), question_table.c.asked > now - span)
+                recent = (*self._of(key), *_within(now, span))
                 count, first = connection.execute(
                     sa.select(sa.func.count(), sa.func.min(question_table.c.asked)).where(*recent)
                 ).one()
@@ -143,7 +143,7 @@ class QueryHistory:
 
     def asked_today(self, key: ApiKey) -> int:
         """Return the number of queries of a key in the last 24 hours."""
-        recent = (*self._of(key), question_table.c.asked > time.time() - DAY)
+        recent = (*self._of(key), *_within(time.time(), DAY))
         with self._database.reading() as connection:
             return connection.execute(
                 sa.select(sa.func.count()).select_from(question_table).where(*recent)
@@ -162,6 +162,11 @@ class QueryHistory:
 
     def _of(self, key: ApiKey) -> tuple[sa.ColumnElement[bool], ...]:
         return question_table.c.account == self._database.account, question_table.c.key == key.id
+
+
+def _within(now: float, span: float) -> tuple[sa.ColumnElement[bool], ...]:
+    """Asked at most so many seconds ago. A clock that was set back must not lock a key for longer."""
+    return question_table.c.asked > now - span, question_table.c.asked < now + span
 
 
 def open_history(url: str | os.PathLike[str] | None, account: str) -> QueryHistory:

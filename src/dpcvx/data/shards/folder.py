@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx.data.threads import cores
+from dpcvx.data.whole_files import sync_folder
 from dpcvx.errors import ShardsDamaged, StoreUnavailable
 from dpcvx.words import quantity
 
@@ -260,11 +261,7 @@ def _write(path: Path, write: Callable[[Any], object]) -> tuple[int, str]:
     except BaseException:
         unfinished.unlink(missing_ok=True)
         raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)  # the name, too, is on the disk now
-    finally:
-        os.close(folder)
+    sync_folder(path.parent)
     return hashed.size, hashed.hash.hexdigest()
 
 
