@@ -342,7 +342,7 @@ def test_an_answer_says_its_unit_how_to_read_it_and_whether_it_was_checked(page,
     page.ask()
     facts = page.find("#answer").text
     assert "Proved: excess loss at most" in facts
-    assert "the comparisons are used up" in facts
+    assert "this asker's share of the comparisons is used up" in facts
     page.open("promise")
     page.until(lambda: "the comparisons are used up" in page.find("#promise").text)
 
