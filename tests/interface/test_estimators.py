@@ -68,7 +68,13 @@ COMMON = {
     "backend": "auto",
     "verbose": 0,
 }
-SHAPES = {"knots": "auto", "interactions": "auto", "monotone": None, "bounded": None}
+SHAPES = {
+    "knots": "auto",
+    "interactions": "auto",
+    "monotone": None,
+    "bounded": None,
+    "selected_columns": None,
+}
 OWN = {
     PrivateLinearRegression: {"y_bounds": None},
     PrivateLasso: {"y_bounds": None},

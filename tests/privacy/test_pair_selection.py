@@ -20,9 +20,9 @@ PAIRS = ((0, 1), (0, 2), (1, 2))
 BASIS = AdditiveBasis(3, (0, 1), (-2.0, -1.0, 0.0, 1.0, 2.0), 0.7, (), 0.5, 3.0)
 
 
-def mechanism(n, relation="replace", eta=0.5):
+def mechanism(n, relation="replace", eta=0.5, pairs=((0, 1), (0, 3), (2, 3))):
     problem = dp.Problem(dp.Logistic(), dp.L2Ball(10.0), bounds=BOUNDS, d=4)
-    return NoisyPair(problem, n, eta, ((0, 1), (0, 3), (2, 3)), 3.0, Neighbours(relation))
+    return NoisyPair(problem, n, eta, pairs, 3.0, Neighbours(relation))
 
 
 def records(n, seed=0):
@@ -30,9 +30,10 @@ def records(n, seed=0):
     return rng.choice([-1.0, 0.0, 0.3, 1.0], (n, 4)), rng.choice([-1.0, 1.0], n)
 
 
+@pytest.mark.parametrize("pairs", [((0, 1), (0, 3), (2, 3)), ((0, 3), (0, 0), (1, 3), (1, 1))])
 @pytest.mark.parametrize("relation", ["replace", "add_remove"])
-def test_no_neighbour_moves_a_score_by_more_than_the_sensitivity(relation):
-    asked, (X, y) = mechanism(6, relation), records(6)
+def test_no_neighbour_moves_a_score_by_more_than_the_sensitivity(relation, pairs):
+    asked, (X, y) = mechanism(6, relation, pairs=pairs), records(6)
     largest = 0.0
     for theta in (np.zeros(4), np.array([0.0, 0.5, -1.0, 0.2])):
         scores, sensitivity = asked.scores(theta, dp.source(X, y, bounds=BOUNDS))
@@ -105,7 +106,22 @@ def test_the_range_of_log_ratios_of_neighbours_is_that_of_the_event():
 def test_a_whole_fit_with_selected_pairs_agrees_on_neighbours(loss):
     problem = dp.Problem(loss, dp.L2Ball(10.0), bounds=BOUNDS, d=3)
     solver = Standardised(NoisyGradientDescent(n_iter=3), basis=BASIS, candidates=PAIRS, selected=2)
+    check_neighbours(solver.plan(problem, 40, dp.Budget(4.0, 1e-5), Tight()))
+
+
+@pytest.mark.parametrize("loss", [dp.Logistic(), dp.Squared()])
+def test_a_whole_fit_with_selected_columns_agrees_on_neighbours(loss):
+    problem = dp.Problem(loss, dp.L2Ball(10.0), bounds=BOUNDS, d=3)
+    pairs = ((0, 3), (0, 0), (1, 3), (1, 1))
+    solver = Standardised(
+        NoisyGradientDescent(n_iter=3), basis=BASIS, candidates=pairs, selected=1, droppable=(0, 1)
+    )
     plan = solver.plan(problem, 40, dp.Budget(4.0, 1e-5), Tight())
+    assert plan.stages[-1].mechanism.problem.d == 2 + 4 + 1  # cells, ramps of one number, intercept
+    check_neighbours(plan)
+
+
+def check_neighbours(plan):
     assert plan.price.epsilon <= 4.0
     for seed in range(8):
         rng = np.random.default_rng(seed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,7 @@ class AdditiveBasis:
     pair_weight: float  # v
     reach: float
     flat: tuple[int, ...] = ()  # numbers without a shape: those at the ends of their bounds, such as 0 and 1
+    dropped: tuple[int, ...] = ()  # numbers that were not selected: all their features are 0
 
     def __post_init__(self) -> None:
         increasing = all(low < high for low, high in zip(self.knots, self.knots[1:], strict=False))
@@ -54,6 +55,23 @@ class AdditiveBasis:
         """Places of the ramps of the number at place j."""
         first = self.d + self.numbers.index(j) * self.ramps
         return range(first, first + self.ramps)
+
+    def keep(
+        self, drawn: tuple[int, ...], among: tuple[int, ...]
+    ) -> tuple[AdditiveBasis, list[int], list[int]]:
+        """Return the basis without the numbers `among` which others were drawn.
+
+        Also the places of its cells among those of a row, and of its features among those of this basis.
+        """
+        cells = [j for j in range(self.d) if j in drawn or j not in among]
+        numbers = [j for j in self.numbers if j in cells]
+        basis = replace(
+            self,
+            d=len(cells),
+            numbers=tuple(cells.index(j) for j in numbers),
+            flat=tuple(cells.index(j) for j in self.flat if j in cells),
+        )
+        return basis, cells, cells + [place for j in numbers for place in self.ramp_places(j)]
 
     @property
     def largest(self) -> float:
@@ -82,6 +100,7 @@ class AdditiveBasis:
     def __call__(self, rows: Vector) -> Vector:
         """Return the features of standardised rows, shape (n, d), as an array of shape (n, width)."""
         u = np.clip(rows, -self.reach, self.reach)
+        u[:, list(self.dropped)] = 0.0
         features = np.empty((len(u), self.width))
         features[:, : self.d] = u
         last = self.d + len(self.numbers) * self.ramps

@@ -71,6 +71,7 @@ class AdditiveModel(LinearModel):
     interactions: Any = "auto"
     monotone: Mapping[Any, int] | None = None
     bounded: Mapping[Any, float] | None = None
+    selected_columns: int | None = None
 
     _knot_rule: ClassVar[KnotRule] = KNOTS
     _knot_rule_beside_errors: ClassVar[KnotRule] = KNOTS_OF_NUMBERS_BESIDE_ERRORS
@@ -144,10 +145,11 @@ class AdditiveModel(LinearModel):
         """Whether the fit standardises, which knots need."""
         found = super()._standardizes(problem, n, budget, dense=dense)
         asked = self.knots not in ("auto", 0) or self.interactions not in ("auto", "none", 0)
+        asked = asked or self.selected_columns is not None
         if (asked or self._demands) and not found:
             raise Incompatible(
-                "Knots, interactions, monotone and bounded shapes are placed in standardised columns: leave "
-                "them out, or give dense records, delta > 0, no radius and standardize=True."
+                "Knots, interactions, selected columns, monotone and bounded shapes need standardised "
+                "columns: leave them out, or give dense records, delta > 0, no radius and standardize=True."
             )
         return found
 
@@ -164,10 +166,14 @@ class AdditiveModel(LinearModel):
         knots = self._knot_count(n, budget, columns)
         if self.knots == "auto" and knots == FEWEST_KNOTS:  # few records may not show what is a flag
             numbers = tuple(j for j in numbers if (columns.low[j], columns.high[j]) not in UNIT_BOUNDS)
-        pairs, selected = self._pairs(n, budget, columns), 0
+        droppable = self._droppable(columns)
+        pairs, selected = () if droppable else self._pairs(n, budget, columns), 0
         candidates = self._every_pair(columns) if pairs is None else ()
         if pairs is None:
             pairs, selected = (), self._selected(candidates)
+        if droppable:
+            selected = int(self.selected_columns or 0)
+            candidates = tuple((j, other) for j in droppable for other in (columns.width, j))
         if not (knots and numbers) and not pairs and not selected and not self._demands:
             return coordinates
         basis = AdditiveBasis(
@@ -179,7 +185,23 @@ class AdditiveModel(LinearModel):
             pair_weight(columns.width, selected or None),
             REACH,
         )
-        return dataclasses.replace(coordinates, basis=basis, candidates=candidates, selected=selected)
+        return dataclasses.replace(
+            coordinates, basis=basis, candidates=candidates, selected=selected, droppable=droppable
+        )
+
+    def _droppable(self, columns: Columns) -> tuple[int, ...]:
+        """Return the places of numbers of which the fit selects some; none if it keeps all."""
+        count, places = self.selected_columns, _number_places(columns)
+        if count is None:
+            return ()
+        if isinstance(count, bool) or not isinstance(count, numbers.Integral) or count < 1:
+            raise WrongValue(f"selected_columns must be None or a positive integer, got {show(count)}.")
+        if self.uncertainty or self._demands or self.interactions not in ("auto", "none", 0):
+            raise Incompatible(
+                "selected_columns is for fits without standard errors, monotone or bounded shapes and "
+                "interactions: the columns are not known before the fit. Leave selected_columns or these out."
+            )
+        return () if count >= len(places) else places
 
     @property
     def _demands(self) -> dict[Any, tuple[int, float]]:
@@ -293,7 +315,8 @@ class AdditiveModel(LinearModel):
         given = self.knots
         if isinstance(given, str) and given == "auto":
             rule = self._knot_rule_beside_errors if self.uncertainty else self._knot_rule
-            return default_knots(n, budget, len(columns.levels), rule)
+            dropped = len(self._droppable(columns)) - int(self.selected_columns or 0)
+            return default_knots(n, budget, len(columns.levels) - max(dropped, 0), rule)
         whole = isinstance(given, numbers.Integral) and not isinstance(given, bool)
         if not whole or not (given == 0 or (FEWEST_KNOTS <= given <= MOST_KNOTS and given % 2)):
             raise WrongValue(
@@ -367,7 +390,12 @@ class AdditiveModel(LinearModel):
         knots = ", ".join(f"{knot:g}" for knot in basis.knots) or "none"
         solver: Any = chosen.solver
         products = quantity(len(basis.pairs), "product")
-        if solver.selected:
+        if solver.droppable:
+            facts["columns"] = (
+                f"{solver.selected} of {len(solver.droppable)} columns of numbers, selected privately; the "
+                "features of the others are 0"
+            )
+        elif solver.selected:
             products = f"{quantity(solver.selected, 'product')}, selected from {len(solver.candidates)},"
         facts["basis"] = (
             "standardised columns; of numbers also ramps, with knots at the released mean plus released "

@@ -203,6 +203,13 @@ PARAMETERS = {
         "elsewhere.",
         ("auto", "all", "none"),
     ),
+    "selected_columns": Parameter(
+        "int, optional",
+        "Number of columns of numbers that the fit selects privately, for 5 % of the budget; the others "
+        "have no effect. For tables of many columns of which few matter, as you know without the data. None "
+        "keeps all columns.",
+        int,
+    ),
     "monotone": Parameter(
         "mapping from column to 1 or -1, optional",
         "Columns of numbers whose shape must not fall (1), or not rise (-1): their coefficients are kept "

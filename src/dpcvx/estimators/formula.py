@@ -262,7 +262,11 @@ def _expanding(basis: AdditiveBasis) -> list[str]:
             f" Then come products {basis.pair_weight!r} clip(u_i u_j, -{basis.reach!r}, {basis.reach!r}), "
             "named column*column."
         )
-    return [f"Expand. The first features x_j are the u_j.{ramps}{pairs}"]
+    dropped = ""
+    if basis.dropped:
+        places = ", ".join(map(str, basis.dropped))
+        dropped = f" Set u_j = 0 first for the columns at places {places} (from 0), which were not selected."
+    return [f"Expand.{dropped} The first features x_j are the u_j.{ramps}{pairs}"]
 
 
 def _basis(basis: AdditiveBasis) -> dict[str, Any]:
@@ -273,6 +277,7 @@ def _basis(basis: AdditiveBasis) -> dict[str, Any]:
         "pairs": [list(pair) for pair in basis.pairs],
         "pair_weight": basis.pair_weight,
         "flat": list(basis.flat),
+        **({"dropped": list(basis.dropped)} if basis.dropped else {}),
     }
 
 

@@ -373,15 +373,15 @@ def _region(content: Any, width: int) -> Region | None:
 def _basis(content: Any, d: int, reach: float) -> AdditiveBasis | None:
     if content is None:
         return None
-    fields = _mapping(content, "basis")
-    if set(fields) != {"numbers", "knots", "ramp_weight", "pairs", "pair_weight", "flat"}:
+    fields = {"dropped": [], **_mapping(content, "basis")}  # written only where columns were selected
+    if set(fields) != {"numbers", "knots", "ramp_weight", "pairs", "pair_weight", "flat", "dropped"}:
         raise WrongValue("basis must have the fields numbers, knots, ramp_weight, pairs, pair_weight, flat.")
     numbers, pairs = fields["numbers"], fields["pairs"]
     if not isinstance(pairs, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
         raise WrongValue("basis.pairs must be a list of pairs.")
-    if not all(isinstance(fields[name], list) for name in ("numbers", "knots", "flat")):
-        raise WrongValue("basis.numbers, basis.knots and basis.flat must be lists.")
-    named = [*numbers, *fields["flat"], *(j for pair in pairs for j in pair)]
+    if not all(isinstance(fields[name], list) for name in ("numbers", "knots", "flat", "dropped")):
+        raise WrongValue("basis.numbers, basis.knots, basis.flat and basis.dropped must be lists.")
+    named = [*numbers, *fields["flat"], *fields["dropped"], *(j for pair in pairs for j in pair)]
     if not all(type(j) is int and 0 <= j < d for j in named):
         raise WrongValue("basis must name features by their places.")
     knots = _numbers(fields["knots"], "basis.knots", (len(fields["knots"]),)) if fields["knots"] else ()
@@ -398,6 +398,7 @@ def _basis(content: Any, d: int, reach: float) -> AdditiveBasis | None:
         pair_weight,
         reach,
         tuple(fields["flat"]),
+        tuple(fields["dropped"]),
     )
 
 

@@ -394,6 +394,9 @@ def _expanded(graph: _Graph, region: Region, basis: AdditiveBasis, cells: str) -
     center, scale = graph.constant(region.center), graph.constant(region.scale)
     units = graph.add("Div", graph.add("Sub", cells, center), scale)
     units = graph.add("Min", graph.add("Max", units, limits[0]), limits[1])
+    if basis.dropped:
+        kept = ~np.isin(np.arange(basis.d), basis.dropped)
+        units = graph.add("Mul", units, graph.constant(kept.astype(np.float64)))
     parts = [units]
     if basis.ramps and basis.numbers:
         low, high = (np.tile(side, len(basis.numbers)) for side in (basis.knots[:-1], basis.knots[1:]))

@@ -18,7 +18,7 @@ from dpcvx.data.column_maps import IDENTITY, each_map
 from dpcvx.data.row_map import RowMap
 from dpcvx.data.table import feature_counts
 from dpcvx.errors import WrongValue
-from dpcvx.words import align_columns
+from dpcvx.words import align_columns, quantity
 
 __all__ = ["Shape", "Shapes"]
 
@@ -64,6 +64,7 @@ class Shapes(Mapping[str, Shape]):
     shapes: Mapping[str, Shape]
     interactions: Mapping[str, Any]
     intercept: Any
+    dropped: tuple[str, ...] = ()  # columns that the fit did not select: their contributions are 0
 
     @classmethod
     def of(cls, model: Any) -> Shapes:
@@ -100,7 +101,9 @@ class Shapes(Mapping[str, Shape]):
                 names[k]: (basis.pair_weight * model.coef_[..., k]).tolist()
                 for k in range(last - len(basis.pairs), last)
             }
-        return cls(type(model).__name__, found, pairs, _intercept(model))
+        published = {place: k for k, place in enumerate(rows.compared.tolist())}  # baselines are left out
+        dropped = () if basis is None else tuple(rows.feature_names[published[j]] for j in basis.dropped)
+        return cls(type(model).__name__, found, pairs, _intercept(model), dropped)
 
     def __getitem__(self, column: str) -> Shape:
         return self.shapes[column]
@@ -125,6 +128,11 @@ class Shapes(Mapping[str, Shape]):
             yield (
                 f"The score adds {len(self.interactions)} products of pairs of standardised columns: "
                 "shapes_.interactions."
+            )
+        if self.dropped:
+            yield (
+                f"{quantity(len(self.dropped), 'column')} of numbers were not selected and have no effect: "
+                "shapes_.dropped."
             )
         numbers = [shape for shape in self.shapes.values() if shape.is_number]
         if numbers and all(len(shape.at) <= 2 for shape in numbers):
@@ -196,7 +204,7 @@ def _knots(rows: RowMap, j: int, place: int, bounds: Any) -> tuple[tuple[float, 
     knots = np.array([low, high])
     if region is not None:
         basis = region.basis
-        bends = basis is not None and place in {*basis.numbers} - {*basis.flat}
+        bends = basis is not None and place in {*basis.numbers} - {*basis.flat} - {*basis.dropped}
         inner = basis.knots if basis is not None and bends else ()
         ends = (-region.reach, *inner, region.reach)
         knots = region.center[place] + region.scale[place] * np.array(ends)

@@ -28,7 +28,7 @@ def with_fewer_steps(solver: Solver, n: int) -> Solver | None:
         return None
     if descent.step is not None:
         return solver
-    many = n * (solver.basis.width + solver.selected) >= MANY_CELLS
+    many = n * solver.fitted_basis(solver.basis).width >= MANY_CELLS
     return replace(
         solver, solver=replace(descent, settled=SETTLED[many], stride=STRIDE if many else descent.stride)
     )

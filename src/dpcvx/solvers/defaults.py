@@ -154,9 +154,16 @@ _LISTED = (
             "mean square about the middle of the bounds, over the largest, from which a number counts as "
             "one of two values and has no shape in an additive model", "benchmarks/additive.py",
             predicts=False),
+    Default("solvers.standardised.COLUMN_STRETCH", 4.0,
+            "factor of the products of cells, in units of three standard deviations, by which columns are "
+            "selected: with the constant, slopes and squares within 1.5 standard deviations are not clipped",
+            "benchmarks/additive_groups.py", predicts=False),
+    Default("solvers.standardised.COLUMN_CONSTANT", 0.5,
+            "value of the constant feature whose products with the cells are slopes of straight lines",
+            "benchmarks/additive_groups.py", predicts=False),
     Default("solvers.standardised.PAIR_SHARE", 0.05,
-            "of mu^2 for the selection of pairs of columns", "not measured: pairs that matter are seen with "
-            "less", predicts=False),
+            "of mu^2 for the selection of pairs of columns, or of columns: with more, no more of the useful "
+            "ones were found", "benchmarks/additive_groups.py", predicts=False),
     Default("solvers.standardised.LABEL_SHARE", 0.01,
             "of mu^2 for the share of the second label, before pairs are selected",
             "not measured: one number", predicts=False),

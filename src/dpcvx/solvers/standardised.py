@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from itertools import combinations
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,7 +11,6 @@ import numpy as np
 from dpcvx.accounting import Accountant, Budget, Following, gaussian_mu, spendable
 from dpcvx.arrays import Vector
 from dpcvx.data import FEATURE_BITS, AdditiveBasis, PublicScore, Quantiser, Region
-from dpcvx.domains.limited import LimitedBall, ShapeLimit
 from dpcvx.errors import Incompatible
 from dpcvx.events import Compose, Repeat
 from dpcvx.mechanisms import Mechanism, NoisyLength, NoisyMoments, NoisyPair, NoisyTarget
@@ -31,6 +29,7 @@ from dpcvx.solvers.scaled_target import (
     start_at,
     target_stage,
 )
+from dpcvx.solvers.shape_limits import limit_shapes
 
 __all__ = ["Standardised"]
 
@@ -43,6 +42,8 @@ LONGEST_SCORE: float = default("solvers.standardised.LONGEST_SCORE")
 TWO_VALUED: float = default("solvers.standardised.TWO_VALUED")
 LONGEST_LEVELS: float = default("solvers.standardised.LONGEST_LEVELS")
 PAIR_SHARE: float = default("solvers.standardised.PAIR_SHARE")
+COLUMN_STRETCH: float = default("solvers.standardised.COLUMN_STRETCH")
+COLUMN_CONSTANT: float = default("solvers.standardised.COLUMN_CONSTANT")
 LABEL_SHARE: float = default("solvers.standardised.LABEL_SHARE")
 RAREST = 0.98  # largest mean of labels -1 and 1 that pairs are selected at: one in a hundred is the other
 LOST_COLUMNS = (
@@ -94,6 +95,8 @@ class Standardised(ScaledFit):
     those along which the loss of the constant model falls most. The share of the second label, which that
     model needs, is released before (`NoisyTarget`, 1 % of mu^2); then `NoisyPair` draws the pairs for 5 %
     of mu^2. Rows are mapped by released numbers once more, to the features of the pairs that were drawn.
+    Columns are selected alike, by their straight lines and squares; the fit then has the features of the
+    columns that were drawn, and in its answer the coefficients of the others are 0.
 
     Parameters
     ----------
@@ -110,7 +113,8 @@ class Standardised(ScaledFit):
     basis : AdditiveBasis, optional
         Features of the standardised cells; none for a linear model.
     selected : int
-        Number of pairs of features that are selected, for a basis without pairs.
+        Number of pairs of features that are selected, for a basis without pairs; with `droppable`, number of
+        its columns of numbers.
     residual : float
         Residuals of squared loss are clipped at this many standard deviations of the target.
     shrink : {"row", "numbers", "labels"}
@@ -136,6 +140,9 @@ class Standardised(ScaledFit):
     # pairs of features among which `selected` are chosen, whose products join those of the basis
     candidates: tuple[tuple[int, int], ...] = field(default=(), repr=False)
     selected: int = field(default=0, repr=False)
+    # places of numbers of which `selected` are chosen, each with two candidates: its product with the
+    # constant, and its square; the features of the others are 0
+    droppable: tuple[int, ...] = field(default=(), repr=False)
     # coefficients of a score that was fitted to public rows, among which its variance is 1; none without a
     # score, and with a basis
     score: tuple[float, ...] = field(default=(), repr=False)
@@ -178,7 +185,15 @@ class Standardised(ScaledFit):
 
     def _width(self, problem: Problem) -> int:
         """Number of features of the fit, the intercept not counted."""
-        return problem.d + bool(self.score) if self.basis is None else self.basis.width + self.selected
+        if self.basis is None:
+            return problem.d + bool(self.score)
+        return self.fitted_basis(self.basis).width
+
+    def fitted_basis(self, basis: AdditiveBasis) -> AdditiveBasis:
+        """Return a basis of the size that the fit has, whatever will be selected."""
+        if self.droppable:
+            return basis.keep(self.droppable[: self.selected], self.droppable)[0]
+        return replace(basis, pairs=basis.pairs + ((0, 0),) * self.selected)
 
     def _measured(self, problem: Problem) -> int:
         """Number of stages before the fit."""
@@ -200,12 +215,11 @@ class Standardised(ScaledFit):
             return score.largest, Bounds(1.0, math.nextafter(norm / score.largest, math.inf))
         if self.basis is None:
             return self.reach, Bounds(1.0, math.sqrt(self._columns(problem.d)) if self.levels else None)
-        basis = replace(self.basis, reach=self.reach, pairs=self.basis.pairs + ((0, 0),) * self.selected)
-        return self._bounded(basis, problem)
+        return self._bounded(self.fitted_basis(replace(self.basis, reach=self.reach)), problem)
 
     def _bounded(self, basis: AdditiveBasis, problem: Problem) -> tuple[float, Bounds]:
         """Largest absolute value of a basis's features, and bounds of rows divided by it."""
-        norm = basis.largest_norm(self._columns(problem.d))
+        norm = basis.largest_norm(self._columns(basis.d))
         return basis.largest, Bounds(1.0, math.nextafter(norm / basis.largest, math.inf))
 
     def _public_score(self, s: Vector) -> PublicScore:
@@ -289,23 +303,6 @@ class Standardised(ScaledFit):
         noise = 2 * deviations[last:]
         return tuple(np.array(self.marked, dtype=int)[moments[last:] < np.minimum(noise, 1 - noise)].tolist())
 
-    def _limited(self, problem: Problem, basis: AdditiveBasis, unit: float) -> Problem:
-        """Return the problem in the part of its ball where shapes are within their bounds.
-
-        A shape is linear between its knots and ends at the reach of its cells, so its range is the largest
-        difference between two of these points. `unit`: contribution to the score of a feature of 1 with a
-        coefficient of 1; it is released, so the set is post-processing.
-        """
-        ball: Any = problem.domain
-        limits = []
-        for j, limit, sign in self.limits:
-            places = (j, *(basis.ramp_places(j) if j in basis.numbers else ()))
-            cells = np.zeros((len(basis.knots) + 2, basis.d))
-            cells[:, j] = (-basis.reach, *basis.knots, basis.reach)
-            apart = [p - q for p, q in combinations(basis(cells)[:, places], 2)]
-            limits.append(ShapeLimit(places, tuple(tuple(p.tolist()) for p in apart), limit / unit, sign))
-        return replace(problem, domain=LimitedBall(ball.radius, tuple(limits)))
-
     def measures(self, problem: Problem, n: int, budget: Budget) -> tuple[Mechanism, ...]:
         """The questions about means, mean squares and the length of rows."""
         if budget.delta == 0:
@@ -329,23 +326,29 @@ class Standardised(ScaledFit):
         mu = gaussian_mu(paid.epsilon, paid.delta)
         # k draws of bounded range eta cost as much as a Gaussian of mu^2 = k eta^2/4 (PRIVACY_MATH §2.1).
         eta = 2 * mu * math.sqrt(PAIR_SHARE / self.selected)
-        drawn = NoisyPair(
-            self._constant_model(problem), n, eta, self.candidates, self.reach, budget.neighbours
-        )
+        stretch = COLUMN_STRETCH if self.droppable else self.reach
+        drawn = NoisyPair(self._constant_model(problem), n, eta, self.candidates, stretch, budget.neighbours)
         if not self._asks_labels(problem):
             return (drawn,)
         return NoisyTarget(n, 1 / (mu * math.sqrt(LABEL_SHARE)), budget.neighbours), drawn
 
+    @property
+    def _constant(self) -> float:
+        """Value of the constant feature of rows by which pairs or columns are selected."""
+        return COLUMN_CONSTANT if self.droppable else INTERCEPT
+
     def _constant_model(self, problem: Problem) -> Problem:
         """Return the problem of standardised cells over their reach and a constant, in the fit's own loss."""
-        norm = math.hypot(math.sqrt(self._columns(problem.d)), INTERCEPT)
+        norm = math.hypot(math.sqrt(self._columns(problem.d)), self._constant)
         bounds = Bounds(1.0, math.nextafter(norm, math.inf))
         return replace(problem, loss=self.inner(problem).loss, bounds=bounds, d=problem.d + 1, l2=0.0)
 
     def _select(
         self, problem: Problem, ask: Asking, basis: AdditiveBasis, rows: Quantiser, units: TargetUnits
-    ) -> AdditiveBasis:
-        """Draw the pairs; return the basis with their products, to which the records are mapped.
+    ) -> tuple[AdditiveBasis, list[int] | None]:
+        """Draw the pairs, or numbers; return the basis with them, to which the records are mapped.
+
+        Of numbers also the places of the features of the fit among those of the basis.
 
         `basis`: with the flat columns, which are known by now; `rows`: map to standardised cells; `units`: of
         the target, and the log-odds of labels if they are known.
@@ -353,20 +356,28 @@ class Standardised(ScaledFit):
         constant = self._constant_model(problem)
         theta = np.zeros(constant.shape)
         if _has_two_labels(problem):
-            theta[-1] = units.start / INTERCEPT
+            theta[-1] = units.start / self._constant
         if self._asks_labels(problem):
             answer = ask.target(0.0, 1.0)
             share = min(max(float(answer[1]) / max(float(answer[0]), 0.5), -RAREST), RAREST)
-            theta[-1] = math.log((1 + share) / (1 - share)) / INTERCEPT
-        cells = replace(rows, bounds=constant.bounds, scale=self.reach * rows.scale, intercept=INTERCEPT)
+            theta[-1] = math.log((1 + share) / (1 - share)) / self._constant
+        cells = replace(rows, bounds=constant.bounds, scale=self.reach * rows.scale, intercept=self._constant)
         ask.remap(replace(cells, basis=None), units.center, units.scale)
         drawn: tuple[int, ...] = ()
         for _ in range(self.selected):
-            drawn = (*drawn, ask.pair(theta, drawn))
-        found = replace(basis, pairs=tuple(self.candidates[k] for k in sorted(drawn)))
+            place = ask.pair(theta, drawn)
+            both = (place - place % 2, place - place % 2 + 1) if self.droppable else (place,)
+            drawn = (*drawn, *both)
+        if self.droppable:
+            kept = tuple(self.candidates[k][0] for k in drawn[::2])
+            found, cells_of, features = basis.keep(kept, self.droppable)
+            basis = replace(basis, dropped=tuple(sorted({*self.droppable} - {*kept})))
+        else:
+            found = basis = replace(basis, pairs=tuple(self.candidates[k] for k in sorted(drawn)))
+            cells_of, features = list(range(problem.d)), None
         _, bounds = self._bounded(found, problem)
-        ask.remap(Quantiser(bounds, 0.0, 1 / self.reach, basis=found, places=tuple(range(problem.d))))
-        return found
+        ask.remap(Quantiser(bounds, 0.0, 1 / self.reach, basis=found, places=tuple(cells_of)))
+        return basis, features
 
     def plan(self, problem: Problem, n: int, budget: Budget, accountant: Accountant) -> Plan:
         """Give the measures their share, and the other solver what is left."""
@@ -428,7 +439,7 @@ class Standardised(ScaledFit):
         of_levels = self._level_squares(shares, share_noise)
         s = np.sqrt(np.where(of_levels > 0, of_levels, np.maximum(measured, least)))
         largest, bounds = self._mapped(problem)
-        basis = None
+        basis, features = None, None
         if self.basis is not None:
             # Cells are in [-x_inf, x_inf]: a mean square about 0 of x_inf^2 leaves them at the two ends.
             squared = (m**2 + s**2) / problem.bounds.x_inf**2
@@ -439,7 +450,7 @@ class Standardised(ScaledFit):
         unknown = self._unknown(d) if self.intercept else None
         cells = Quantiser(bounds, m, spread, basis=score or basis, missing=unknown)
         if basis is not None and self.selected:
-            basis = self._select(problem, ask, basis, cells, units)
+            basis, features = self._select(problem, ask, basis, cells, units)
         else:
             ask.remap(cells, units.center, units.scale)
         most = float(d) if bounds.x_2 is None else bounds.x_2**2
@@ -447,7 +458,8 @@ class Standardised(ScaledFit):
         numbers = of_levels == 0
         if caution is None and numbers.any() and (measured < least)[numbers].all():
             caution = LOST_COLUMNS
-        length = self.stretch * (1 + 1 / math.sqrt(d)) * largest * math.sqrt(mean_square)
+        kept = d if basis is None else d - len(basis.dropped)
+        length = self.stretch * (1 + 1 / math.sqrt(kept)) * largest * math.sqrt(mean_square)
         # Where far records count less and none is moved, no row within reach is too long.
         farthest = length if self.shrink == "row" else self.reach * math.sqrt(d)
         empty = self._empty(more * moments, more * means.deviations)
@@ -459,11 +471,14 @@ class Standardised(ScaledFit):
         ask.remap(Quantiser(inner.bounds, 0.0, 1 / (largest * unit), offset, shrink=self.shrink))
 
         if self.limits and basis is not None:
-            plan = replace(plan, problem=self._limited(problem, basis, units.factor * unit))
+            plan = replace(plan, problem=limit_shapes(problem, self.limits, basis, units.factor * unit))
 
         def back(theta: Vector) -> Vector:
             weights: Vector = units.factor * unit * theta[: inner.d - self.intercept]
             offset = units.level + units.factor * INTERCEPT * theta[-1]
+            if basis is not None and features is not None:
+                fitted, weights = weights, np.zeros((basis.width, *theta.shape[1:]))
+                weights[features] = fitted
             if score is not None:
                 weights = score.fold(weights)
             if basis is None:
@@ -474,7 +489,11 @@ class Standardised(ScaledFit):
             return np.concatenate([weights, np.reshape(offset, (1, *theta.shape[1:]))])
 
         if self.intercept and self.compared:
-            solver = solver.with_redundant(self._redundant(m, s, unit, inner.d))
+            directions = self._redundant(m, s, unit, inner.d if features is None else d + 1)
+            if features is not None:
+                fitted, directions = directions, np.zeros((len(directions), inner.d))
+                directions[:, :kept], directions[:, -1] = fitted[:, features[:kept]], fitted[:, -1]
+            solver = solver.with_redundant(directions)
         start = start_at(units, INTERCEPT * self.intercept, inner.d)
         return self._run_fit(plan, ask, solver, present, back, units, start)
 
