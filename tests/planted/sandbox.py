@@ -8,6 +8,7 @@ used; compiled forms of kernels that call it are put aside, and all of them put 
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import signal
@@ -150,16 +151,30 @@ class Sandbox:
         return Outcome(True, by or f"pytest ended with {code}", time.monotonic() - began)
 
 
-def wait(child: int, deadline: float) -> int | None:
-    """Wait for a child process; end its group, and return nothing, at the deadline."""
+def wait(child: int, deadline: float, idle: float = math.inf) -> int | None:
+    """Wait for a child process; end its group, and return nothing, at the deadline.
+
+    `idle`: seconds of sleep without any work after which it is ended too.
+    """
+    worked, since = "", time.monotonic()
     while time.monotonic() < deadline:
         done, status = os.waitpid(child, os.WNOHANG)
         if done:
             return status
+        if idle < math.inf and (now := _work(child)) != worked:
+            worked, since = now, time.monotonic()
+        if time.monotonic() - since > idle:
+            break
         time.sleep(0.02)
     os.killpg(child, signal.SIGKILL)
     os.waitpid(child, 0)
     return None
+
+
+def _work(process: int) -> str:
+    """Processor time of a process, in words; something new each time if it waits for a processor."""
+    state, *rest = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return " ".join(rest[10:12]) if state == "S" else str(time.monotonic())
 
 
 class _FirstFailure:
