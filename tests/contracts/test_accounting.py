@@ -122,6 +122,10 @@ class TestPromises:
         assert accountant.delta(event, epsilon * (1 + 1e-9)) <= DELTA
         assert accountant.delta(event, epsilon * (1 - 1e-3)) > DELTA
 
+    def test_deltas_are_probabilities(self, accountant, make):
+        for event in (make(2.0), Repeat(make(1.0), 3)):
+            assert all(0 <= accountant.delta(event, epsilon) <= 1 for epsilon in (0.0, 5.0))
+
     def test_arguments_are_checked(self, accountant, make):
         for delta in (-0.1, 1.0, math.nan):
             with pytest.raises(ValueError, match="delta is"):

@@ -309,6 +309,7 @@ def test_basic_composition_pays_for_failures_out_of_delta():
     failure = 1e-7 / (1 + math.e)
     assert count(CAP, ApproxDP(0.01, 1e-7), failure=failure) == 5
     assert count(CAP, ApproxDP(0.01, 1e-7)) == 10
+    assert count(CAP, Repeat(ApproxDP(0.01, 1e-7), 5)) == 2
 
 
 def test_the_whole_account_includes_the_failures():

@@ -236,6 +236,14 @@ class TestLossDistribution:
             assert PLD().epsilon(event, 1e-6) == math.inf
             assert PLD().delta(event, 1.0) == 1.0
 
+    def test_protection_is_computed_where_it_is_and_not_where_losses_would_fill_the_memory(self):
+        many = Repeat(Exponential(0.01), 100_000)  # a mean loss of 100,000 times 0.01^2/8
+        assert PLD(1e-3).epsilon(many, 1e-6) == pytest.approx(RDP().epsilon(many, 1e-6), rel=0.2)
+        # A shift of mu = 2/noise has losses around mu^2/2 with a standard deviation of mu: 550 and 1200 at
+        # ten of them.
+        assert PLD(1e-2).epsilon(Poisson(1e-3, 0.08), 1e-6) < math.inf
+        assert PLD(1e-2).epsilon(Poisson(1e-3, 0.05), 1e-6) == math.inf
+
 
 def one_sample(probability, noise, epsilon):
     """Exact delta of one Poisson sample under replace: shifts of 1 and -1, each with the probability."""
