@@ -45,6 +45,16 @@ def test_row_intercept_and_target_have_one_factor_and_rows_keep_their_bounds(shr
     assert abs(found.rows.values).max() <= k_inf
 
 
+@pytest.mark.parametrize("shrink", ["numbers", "labels"])
+def test_no_row_is_longer_than_its_bound_by_a_step_of_its_intercept(shrink):
+    # A row of one feature comes nearer to its bound than twice an intercept of 0.6 2^14 steps.
+    rows = Quantiser(dp.Bounds(1.0)).quantise(np.linspace(-1, 1, 4001)[:, None])
+    quantiser = Quantiser(SHRUNK, 0.0, 1.0, 0.6, shrink=shrink)
+    found = remap(Records(rows, np.ones((1, 4001))), quantiser, 0.0, 1.0)
+    squares = (found.rows.values.astype(np.int64) ** 2).sum(axis=1)
+    assert integer_bounds(SHRUNK, 2)[1] - 13_500 < squares.max() <= integer_bounds(SHRUNK, 2)[1]
+
+
 def test_weights_and_missing_targets_stay_and_wrong_names_are_refused():
     y = np.vstack([np.full(200, np.nan), np.full(200, 7.0)])
     quantiser = Quantiser(SHRUNK, 0.0, 1.0, 0.4, shrink="numbers")

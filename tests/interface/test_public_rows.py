@@ -92,6 +92,12 @@ def test_stored_rows_keep_their_bounds_whatever_the_public_rows(private, kind):
     from dpcvx.data.public_rows import weighted_columns
     from dpcvx.data.quantise import Quantiser
 
+    small = np.linspace(0.1, 0.5, D)  # no row is clipped, so that features are multiplied by their weights
+    plain, light = (
+        each.rows(table, Quantiser(dp.Bounds(1.0, 1.0), each.center, each.scale))
+        for each in (columns, weighted_columns(columns, small))
+    )
+    np.testing.assert_allclose(light.values, plain.values * small[plain.indices], atol=2)
     weighted = weighted_columns(columns, weights * 1e6)  # whatever they were
     rows = weighted.rows(table, Quantiser(dp.Bounds(1.0, 1.0), weighted.center, weighted.scale))
     squares = np.add.reduceat(rows.values.astype(np.int64) ** 2, rows.indptr[:-1])

@@ -25,7 +25,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "planted"))
 sys.path.insert(0, str(Path(__file__).parent))
 from live import Change, Live, use_this_tree
-from mutants import SOURCE, Mutant, sample
+from mutants import ROOMS, SOURCE, Mutant, sample
 from record import QUICK
 from sandbox import WITH_LIBRARIES, Outcome, Sandbox
 
@@ -63,7 +63,7 @@ class Map:
         for test in self.rank:
             self.of_file[test.split("::")[0]].append(test)
 
-    def tests(self, mutant: Mutant) -> list[str]:
+    def tests(self, mutant: Mutant, limit: float) -> list[str]:
         """Return tests of a change, in the order in which they run."""
         lines = [
             line for file in CALLERS.get(mutant.file, (mutant.file,)) for line in self._near(mutant, file)
@@ -77,7 +77,7 @@ class Map:
         chosen, total = [], 0.0
         for test in (*self._order(reaching), *self._order(others)):
             total += self.seconds[test]
-            if total > LIMIT:
+            if total > limit and chosen:
                 break
             chosen.append(test)
         return chosen
@@ -136,6 +136,8 @@ def main() -> int:
     options.add_argument("--part", default="0/1")
     options.add_argument("--seconds", type=float, default=1e9)
     options.add_argument("--again", action="store_true")
+    options.add_argument("--rooms", nargs="*", default=list(ROOMS))
+    options.add_argument("--limit", type=float, default=LIMIT, help="seconds of tests for one change")
     options.add_argument("--fresh", action="store_true", help="only those that need an import of their own")
     options.add_argument("--live", action="store_true", help="only the others")
     given = options.parse_args()
@@ -146,10 +148,12 @@ def main() -> int:
     live, fresh = {}, {}
     for mutant in sample(given.each, given.seed)[part::parts]:
         before = kept.found.get(key(mutant), {}).get("outcome")
-        if before == "killed" or (before and not given.again):
+        if mutant.room not in given.rooms or before == "killed" or (before and not given.again):
             continue
         place = SOURCE / mutant.file
-        change = Change(key(mutant), place, mutant.apply(place.read_text()), tuple(tests_of.tests(mutant)))
+        change = Change(
+            key(mutant), place, mutant.apply(place.read_text()), tuple(tests_of.tests(mutant, given.limit))
+        )
         (fresh if change.code is None else live)[change] = mutant
     if not given.live:
         run_fresh(fresh, kept)  # first: later this process has imported dpcvx
