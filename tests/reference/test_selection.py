@@ -102,6 +102,30 @@ def test_items_of_a_level_are_equally_likely_to_the_last_word():
     assert stats.chisquare(np.bincount(counts, minlength=5)).pvalue > 0.99
 
 
+@pytest.mark.parametrize("count", [3, 5, 1000, 10**6])
+def test_exact_draws_give_each_item_of_a_level_the_same_number_of_words(count):
+    # Of 2^32 words floor(2^32/count) belong to each item; where there is one more, the first is read again.
+    levels = Levels(np.zeros(0, dtype=np.int32), np.zeros(2, dtype=np.int64), False, 0, (0, count))
+    for item in {0, 1, 2, count // 3, count // 2, count - 2, count - 1}:
+        first, after = (-(-edge * 2**32 // count) for edge in (item, item + 1))
+        for word in {first, min(first + 1, after - 1), after - 1}:
+            feed = iter([0, word << 32, (count - 1) * 2**32 // count + 5 << 32, 0, 0])
+            found, _ = selection._proposal(feed, lambda item: 0.0, levels)
+            assert (found == item) == (word > first or after - first == 2**32 // count), (item, word)
+
+
+def test_a_level_has_its_listed_items_and_then_the_loose_ones():
+    order, start = np.array([4, 2, 7, 5], dtype=np.int32), np.array([0, 1, 3, 4])
+    for loose in ((-1, 0), (0, 2), (1, 3), (2, 1)):
+        levels = Levels(order, start, False, 0, loose)
+        counts = [n + loose[1] * (at == loose[0]) for at, n in enumerate([1, 2, 1])]
+        assert levels.counts() == counts
+        listed = [[4], [2, 7], [5]]
+        for at, n in enumerate(counts):
+            items = [*listed[at], *range(4, 4 + loose[1])][:n]
+            assert [levels.item(at, offset) for offset in range(n)] == items
+
+
 def test_close_decisions_are_left_to_exact_arithmetic():
     for exponent in (0.3, 1.0, 7.77):
         threshold = int(Fraction(2**64) * Fraction(2.0**-exponent))
