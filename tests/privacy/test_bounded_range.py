@@ -1,11 +1,19 @@
 """Selections and pure releases on concrete neighbours: the accounting bounds what an observer can learn."""
 
+import functools
 import math
 
 import numpy as np
 import pytest
 
-from dpcvx.accounting import RDP, AdaptiveSelection, PureComposition, selection_delta, selection_renyi
+from dpcvx.accounting import (
+    RDP,
+    AdaptiveSelection,
+    PureComposition,
+    bounded_range,
+    selection_delta,
+    selection_renyi,
+)
 from dpcvx.events import Exponential, PureDP, Repeat
 
 ORDERS = np.array([1.1, 2.0, 8.0, 40.0])
@@ -185,3 +193,27 @@ def test_pure_composition_is_reached_by_randomised_response():
         assert PureComposition().delta(Repeat(PureDP(epsilon0), count), epsilon) == pytest.approx(
             delta, rel=1e-10
         )
+
+
+@pytest.mark.parametrize(("eta", "count", "grid"), [(0.7, 2, 5), (1.5, 4, 4), (0.1, 5, 3)])
+def test_the_composed_profile_is_nowhere_below_the_best_adversary(eta, count, grid):
+    """The same recursion on all of the grid, from pairs of two outcomes with losses t and t - eta - h."""
+    h = eta / grid
+    wide = eta + h
+
+    @functools.cache
+    def best(i, k):
+        if k == 0:
+            return max(0.0, -math.expm1(i * h))
+        found = best(i, k - 1)
+        for j in range(1, grid + 1):
+            likely, rare = math.exp(j * h), math.exp(j * h - wide)
+            first = likely * (1 - rare) / (likely - rare)  # so that the other's chances add up to 1
+            found = max(found, first * best(i - j, k - 1) + (1 - first) * best(i - j + grid + 1, k - 1))
+        return found
+
+    epsilons, deltas = bounded_range._composed_profile(eta, count, grid)
+    exact = np.array([best(i, count) for i in np.rint(epsilons / h).astype(int).tolist()])
+    assert (deltas >= exact * (1 - 1e-9)).all()
+    assert deltas.max() <= 1
+    np.testing.assert_allclose(deltas[epsilons >= 0], exact[epsilons >= 0], rtol=1e-9, atol=1e-15)
