@@ -4,6 +4,7 @@ import itertools
 import math
 
 import dp_accounting
+import mpmath
 import numpy as np
 import pytest
 from dp_accounting import dp_event
@@ -19,13 +20,16 @@ from dpcvx.accounting import (
     PLD,
     RDP,
     PureComposition,
+    explain_size,
+    gaussian,
     gaussian_delta,
     gaussian_epsilon,
     gaussian_mu,
     selection_delta,
     selection_renyi,
 )
-from dpcvx.events import Compose, Exponential, Gaussian, Poisson, PureDP, Repeat
+from dpcvx.accounting.objective import objective_delta
+from dpcvx.events import Compose, Exponential, Gaussian, PerturbedObjective, Poisson, PureDP, Repeat
 
 
 def _hockey_stick(epsilon, first, second, edges):
@@ -243,6 +247,35 @@ class TestLossDistribution:
         # ten of them.
         assert PLD(1e-2).epsilon(Poisson(1e-3, 0.08), 1e-6) < math.inf
         assert PLD(1e-2).epsilon(Poisson(1e-3, 0.05), 1e-6) == math.inf
+
+
+@pytest.mark.parametrize("mu", [1e-6, 1e-5, 1e-4, 1e-3, 0.1, 3.0])
+@pytest.mark.parametrize("far", [0.0, 0.5, 3.0, 20.0, 35.0])
+def test_gaussian_deltas_have_nine_digits_also_in_the_tail(mu, far):
+    epsilon = far * mu
+    with mpmath.workdps(60):
+        shift, size = mpmath.mpf(mu), mpmath.mpf(epsilon)
+        first, second = (mpmath.ncdf(sign * shift / 2 - size / shift) for sign in (1, -1))
+        exact = float(mpmath.log(first - mpmath.exp(size) * second))
+    # delta to nine digits is its logarithm to 1e-9
+    assert gaussian._log_delta(epsilon, mu) == pytest.approx(exact, rel=1e-15, abs=1e-9)
+
+
+@pytest.mark.parametrize("relation", ["replace", "add_remove"])
+@pytest.mark.parametrize("unit", ["row", "person"])
+def test_nothing_is_claimed_below_the_jacobian_and_no_negative_epsilon_is_priced(relation, unit):
+    event = PerturbedObjective(0.3, 0.5, relation, unit)
+    if relation == "replace" or unit == "person":
+        assert objective_delta(0.4, event) == 1.0
+    assert 0 < objective_delta(4.0, event) < 1e-6 < objective_delta(1.2, event) < 1
+    for epsilon in (-0.1, math.nan):
+        with pytest.raises(ValueError, match="epsilon is"):
+            objective_delta(epsilon, event)
+
+
+def test_a_large_epsilon_is_explained():
+    assert explain_size(10.0) == explain_size(0.1) == ""
+    assert "promises little" in explain_size(10.1)
 
 
 def one_sample(probability, noise, epsilon):
