@@ -584,6 +584,17 @@ def test_offline_selects_measures_and_answers_all():
     assert made.ask_many(family)[0].branch == "histogram"
 
 
+@pytest.mark.long
+def test_offline_learns_nothing_from_means_that_noise_explains():
+    """Few records: measurements have more noise than the warm start has error."""
+    made = engine(n=2_000, epsilon=1.0, interaction=0.0, method="offline")
+    before = made.histogram.marginal(tuple(range(len(SCHEMA.names)))).copy()
+    made.ask_many(QUERIES)
+    after = made.histogram.marginal(tuple(range(len(SCHEMA.names))))
+    assert made.n_updates == made.budget_split.updates
+    assert np.abs(after - before).sum() < 0.02
+
+
 def test_a_plan_survives_to_the_last_bit():
     split = split_budget("warm", UNIVERSE, 8000, 50, Budget(4.0, 1e-6))
     assert BudgetSplit.from_json(split.to_json()) == split

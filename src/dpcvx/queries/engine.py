@@ -583,4 +583,5 @@ class QueryEngine:
         selection = WorstQuery(answers, self.n, self.budget_split.selection, self._neighbours)
         worst = answers[self._private_side.ask(selection)]
         measured = self._measuring.measure(worst.query, self._private_side)
-        self._note_update(self._public_side.lesson(worst.query, worst.theta, measured))
+        shown = self._public_side.shows_error(measured)
+        self._note_update(self._public_side.lesson(worst.query, worst.theta, measured) if shown else b"")

@@ -27,7 +27,7 @@ from dpcvx.queries.local_models import LocalModels
 from dpcvx.queries.marginals import Measurement, NoisyMarginals
 from dpcvx.queries.measuring import MeasuredAnswer
 from dpcvx.queries.mechanisms import NoisyHistogram, PublicAnswer
-from dpcvx.queries.multiplicative_weights import agree, log_factor, step_size
+from dpcvx.queries.multiplicative_weights import agree, listed_functions, log_factor, step_size
 from dpcvx.queries.regression import Regression
 from dpcvx.queries.transcript import arrays, measurements, pack, pack_measurements
 from dpcvx.queries.wide_check import WideAnswer
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PublicSide"]
 
+SIGNIFICANT = 3.0  # standard deviations of a sum of squares above its mean
 MEANS = b"means"  # begins a lesson that consists of measured means
 WIDE = b"wide"  # begins a lesson that is the measured answer to a regression on very many cells
 
@@ -161,6 +162,18 @@ class PublicSide:
         elif isinstance(query, CompiledRegression | WideRegression):
             found.append(Bound("comparison", np.array([below]), is_excess=True))
         return min((each for each in found if each.error < query.scale), key=lambda b: b.error, default=None)
+
+    def shows_error(self, measured: MeasuredAnswer) -> bool:
+        """Say whether measured means differ from the histogram by more than their noise explains.
+
+        Means that do not would teach the histogram their noise.
+        """
+        square, freedom = 0.0, 0
+        for m in measured.group:
+            found = self.histogram.marginal(m.attributes).ravel() @ listed_functions(m)
+            square += float((((found - m.values) / m.deviation) ** 2).sum())
+            freedom += len(m.values)
+        return not freedom or square > freedom + SIGNIFICANT * math.sqrt(2 * freedom)
 
     def lesson(self, compiled: CompiledQuery, theta: Vector, measured: MeasuredAnswer) -> bytes:
         """Encode an update of the histogram: all measured means, or the certificate if there are none."""
