@@ -53,13 +53,26 @@ def show(
         str | None,
         typer.Option(help="Test hypotheses together, or a column with all of its levels, such as region."),
     ] = None,
+    shapes: Annotated[
+        Path | None,
+        typer.Option(help="CSV or JSON file to write: knots or levels of an additive model, and values."),
+    ] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(help="PNG, SVG or PDF file to write: a panel for each shape of an additive model."),
+    ] = None,
 ) -> None:
     """Show the coefficients of a model, with standard errors and tests where they were released."""
-    if out is not None:
-        check_writable(out, model)
+    for path in (out, shapes, plot):
+        if path is not None:
+            check_writable(path, model)
     if t_test is not None and wald_test is not None:
         raise WrongValue("Give --t-test or --wald-test, not both.")
     estimator = open_model(model, None)
+    if (shapes or plot) and not hasattr(estimator, "shapes_"):
+        raise WrongValue(
+            "--shapes and --plot are for additive models; this one has coefficients: --format csv."
+        )
     chosen = None if adjust is None else str(adjust)
     result: Printable
     if t_test is not None:
@@ -73,6 +86,10 @@ def show(
         typer.echo(text, nl=False)
     else:
         write(out, lambda path: path.write_text(text, encoding="utf-8"))
+    if shapes is not None:
+        write(shapes, estimator.shapes_.save)
+    if plot is not None:
+        write(plot, estimator.plot)
 
 
 def _page(result: Printable) -> str:
