@@ -64,6 +64,7 @@ docs: $(VENV)/.installed-docs
 	$(BIN)/python docs/algorithms_table.py
 	$(BIN)/python docs/defaults_table.py
 	$(BIN)/python docs/layout_table.py
+	$(BIN)/python docs/epsilon_figures.py
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
 
 # Parts and builds. Their tools live in an environment of their own, so that they are no part of what they list.

