@@ -124,5 +124,8 @@ def test_interactions_of_which_no_table_was_measured_have_no_interval():
     assert all(each.population_low is None for each in answer.coefficients)
     assert "a:b" in answer.note
     assert "near 0 say nothing" in answer.note
+    assert "std err" not in str(answer)  # columns without a number are left out
+    assert "std_err" in answer.to_json()["coefficients"][0]
     plain = engine.ask(Regression("y", ("a", "b")))
     assert "near 0 say nothing" not in plain.note
+    assert "std err" in str(plain)

@@ -30,7 +30,8 @@ HEADING = """\
 # Check every entry and fill in each "?", from what is publicly known and never from the table: nothing here
 # is protected. Delete sections of columns that no model should read. A missing number counts as the mean of
 # its column; where cells are missing for a reason, add  missing = "indicator". For an amount with a
-# long tail, such as an income, add  map = "log". Then delete the next line.
+# long tail, such as an income, add  map = "log". Queries of  dpcvx serve  are about levels and about numbers
+# in bins: add  bins = 10  or a list of edges to each number. Then delete the next line.
 """
 MORE = """ and from the {kind} that the file declares.
 # If a program made these from the cells, one cell may have decided an entry below: correct it, and do not
@@ -88,6 +89,7 @@ def declare(
         f"  dpcvx fit {data} --bounds {out} --model linear --epsilon 1 --uncertainty auto --out model.json\n"
         "That prints a table with standard errors and intervals; without --uncertainty the whole budget goes "
         "to the model.\n"
+        f"Or answer queries about it on a web page:  dpcvx serve {data} --schema {out} --epsilon 1\n"
         f"Open bounds of numbers can be filled in privately:  dpcvx declare {data} --epsilon 0.5"
     )
 

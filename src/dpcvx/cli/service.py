@@ -124,7 +124,10 @@ def serve(
         demonstration(host=host, port=port, slot=slot)
         return
     if data is None or schema is None or epsilon is None:
-        raise WrongValue("dpcvx serve needs a table, --schema and --epsilon; or --demo.")
+        raise WrongValue(
+            "dpcvx serve needs a table, --schema and --epsilon; or --demo. A schema to fill in is written by "
+            f" dpcvx declare {'TABLE' if data is None else data}."
+        )
     run(
         ServiceSettings(
             data,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from dpcvx.estimators.tables import Column, Printable, ResultTable, number, percent, three_decimals
@@ -100,7 +100,7 @@ class AnswerSummary(Printable):
         long = self.rows.table()
         query = self.rows.answer.query
         if not _is_table(self.rows.answer) or len(query["attributes"]) < 2:
-            return long
+            return _without_empty(long)
         names: list[str] = query["attributes"]
         lines = _across(self.rows.answer, self.rows.population)
         levels = list(next(iter(lines.values())))
@@ -109,6 +109,13 @@ class AnswerSummary(Printable):
         columns = (Column(", ".join(names[:-1])), *(Column(f"{names[-1]}={level}") for level in levels))
         cells = tuple((row, *(line[level] for level in levels)) for row, line in lines.items())
         return ResultTable(long.title, long.facts, columns, cells, (PLUS_MINUS, *long.notes))
+
+
+def _without_empty(table: ResultTable) -> ResultTable:
+    """Return a table without the columns of errors and intervals if no row has any."""
+    used = [k for k in range(len(table.columns)) if k < 2 or any(row[k] is not None for row in table.rows)]
+    columns = tuple(table.columns[k] for k in used)
+    return replace(table, columns=columns, rows=tuple(tuple(row[k] for k in used) for row in table.rows))
 
 
 PLUS_MINUS = "Numbers of people, with half of the length of their interval."
