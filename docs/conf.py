@@ -12,7 +12,8 @@ project = "dpcvx"
 author = "the dpcvx contributors"
 release = version = __version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "numpydoc", "sphinx_gallery.gen_gallery"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "numpydoc"]
+extensions += ["sphinx_gallery.gen_gallery", "sphinx-mathjax-offline"]
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 numpydoc_show_class_members = False
