@@ -40,6 +40,7 @@ PLANS = {
     "selection": (problem(domain=dp.L1Ball(3.0)), ScaledTarget(NoisyCorrectiveFrankWolfe(4, 2))),
     "standardised": (problem(), Standardised(NoisyGradientDescent(n_iter=3), residual=1.0)),
     "constant": (problem(), ConstantModel()),
+    "share": (problem(loss=dp.Logistic()), ConstantModel()),
     "short rows": (problem(), ScaledTarget(NoisyGradientDescent(n_iter=3), residual=0.3, length=1.0)),
 }
 

@@ -1,5 +1,6 @@
 """A fit that cannot be useful says so before it is paid for, and how many people it would take."""
 
+import contextlib
 import math
 import re
 import struct
@@ -11,7 +12,7 @@ from scipy.sparse import random_array
 
 import dpcvx as dp
 from dpcvx.accounting import Tight, gaussian_mu
-from dpcvx.planning.outlook import MOST_LEFT, doubt, predicted_risk, trivial_risk
+from dpcvx.planning.outlook import doubt, most_left, predicted_risk, trivial_risk
 from dpcvx.planning.planner import plan
 from dpcvx.report.plots import prediction_plot
 from dpcvx.solvers import NoisyGradientDescent
@@ -27,7 +28,7 @@ def again(n, epsilon):
 
 def test_enough_is_enough_and_little_less_is_not():
     found = doubt(again(50, 1.0), again)
-    assert found.predicted >= MOST_LEFT * found.trivial
+    assert found.predicted >= most_left(found.plan) * found.trivial
     for n, epsilon, promises in (
         (found.records, 1.0, True),
         (found.records // 2, 1.0, False),
@@ -35,7 +36,7 @@ def test_enough_is_enough_and_little_less_is_not():
         (50, 0.5 * found.epsilon, False),
     ):
         made = again(n, epsilon)
-        assert (sum(predicted_risk(made)) < MOST_LEFT * trivial_risk(made)) is promises
+        assert (sum(predicted_risk(made)) < most_left(made) * trivial_risk(made)) is promises
         assert (doubt(made, again) is None) is promises
     assert f"{found.records:,} records at epsilon 1" in str(found)
     assert f"epsilon {found.epsilon:g} with 50 records" in str(found)
@@ -70,6 +71,40 @@ def test_a_tiny_fit_warns_and_a_sensible_one_does_not():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model().fit(*records(20_000, 5))
+
+
+@pytest.mark.parametrize(("n", "constant"), [(90, True), (120, False)])
+def test_two_classes_with_few_records_get_their_shares(n, constant):
+    """Below n mu = 30 the whole budget is for the share of a class, and everybody gets that probability."""
+    X, y = np.random.default_rng(1).uniform(-1, 1, (n, 4)), np.arange(n) % 5 == 0
+    fit = model(random_state=0)
+    with pytest.warns(dp.UselessModelWarning, match="share of each class") if constant else quiet():
+        fit.fit(X, y.astype(int))
+    plan = fit.plan_
+    assert (n * gaussian_mu(plan.budget.epsilon, plan.budget.delta) < 30) is constant
+    assert plan.solver.innermost(plan).solver.constant is constant
+    if constant:
+        (stage,) = plan.stages
+        assert stage.n_calls == 1
+        p = fit.predict_proba(X)[:, 1]
+        assert np.ptp(p) == 0
+        assert abs(p[0] - 0.2) < 0.15
+        assert not fit.coef_.any()
+
+
+@pytest.mark.parametrize(
+    "settings", [{"solver": "gradient_descent"}, {"radius": 3.0}, {"standardize": False}]
+)
+def test_the_users_own_choice_is_not_replaced_by_a_constant(settings):
+    plan = model(**settings).plan(90, 4)
+    assert not plan.solver.innermost(plan).solver.constant
+
+
+@contextlib.contextmanager
+def quiet():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", dp.UselessModelWarning)
+        yield
 
 
 def test_the_warning_comes_before_the_charge_and_before_a_record_is_read(tmp_path):

@@ -238,9 +238,10 @@ class Planning(Parameters):
             reason = UNUSED + "columns of this fit are standardised, or it has standard errors"
         bounds = quantile_stages(n, private_columns(*fit), budget)
         chosen = _after((*check, *weighing, *bounds, *histograms), make)
-        few = problem.loss.affine and not (standardize or has_enough_records(n, budget))
+        classes = _has_two_classes(problem, budget)
+        few = (problem.loss.affine or classes) and not (standardize or has_enough_records(n, budget))
         # Maps are of columns, of which a constant makes no use.
-        if constant and not histograms and (few or not is_useful(chosen)):
+        if constant and not histograms and (few or not (classes or is_useful(chosen))):
             chosen = _after((*check, *bounds), partial(self._plan_constant, problem, n, budget, intercept))
         if chosen.solver.standardises:
             intercept = float(self.fit_intercept)
@@ -265,7 +266,9 @@ class Planning(Parameters):
         automatic = self.solver == "auto" and self.n_iter is None and not self.uncertainty
         free = self._is_free and self.standardize == "auto" and intercept > 0
         mean = problem.loss.affine or problem.loss.link != "identity"
-        return automatic and free and mean and _can_scale(problem, budget)
+        return (
+            automatic and free and mean and (_can_scale(problem, budget) or _has_two_classes(problem, budget))
+        )
 
     def _residual(self, problem: Problem, n: int, budget: Budget) -> float:
         """Clip of residuals in standard deviations of the target, for coverage or for risk."""
@@ -490,6 +493,12 @@ class Planning(Parameters):
 def _can_scale(problem: Problem, budget: Budget) -> bool:
     """Whether the target can be scaled: one number, of a loss that means the same in any units."""
     return problem.loss.unit_free and problem.outputs == 1 and budget.delta > 0
+
+
+def _has_two_classes(problem: Problem, budget: Budget) -> bool:
+    """Whether the target is one of two classes, whose log-odds are scores."""
+    labels = problem.loss.target == "labels" and problem.loss.link == "logit"
+    return labels and problem.outputs == 1 and budget.delta > 0
 
 
 def _calibrated(solvers: tuple[Solver, ...], loss: Loss, intercept: float) -> tuple[Solver, ...]:

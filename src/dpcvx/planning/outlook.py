@@ -15,11 +15,13 @@ from dpcvx.errors import Incompatible, NotAccountable, UselessModelWarning
 from dpcvx.planning.candidates import PlanKey, rehearse_once
 from dpcvx.planning.rehearsal import is_modelled, risk_at_zero
 from dpcvx.plans import Plan
-from dpcvx.solvers import configured
+from dpcvx.solvers import NoisyGradientDescent, configured
 from dpcvx.solvers.defaults import default
+from dpcvx.solvers.scaled_target import has_enough_records
 from dpcvx.words import quantity
 
 MOST_LEFT: float = default("planning.outlook.MOST_LEFT")
+MOST_LEFT_OF_CLASSES: float = default("planning.outlook.MOST_LEFT_OF_CLASSES")
 MOST_RECORDS, MOST_EPSILON = 10**10, 100.0
 USUAL_CELLS: int = default("planning.outlook.USUAL_CELLS")
 SHORT_ROWS = (
@@ -51,9 +53,12 @@ class Doubt:
         if remedies:
             advice = f"{enough[0].upper()}{enough[1:]} would be enough to do better"
         if self.plan.solver.innermost(self.plan).solver.constant:
+            released = (
+                "share of each class" if self.plan.problem.loss.target == "labels" else "mean of the target"
+            )
             return (
                 f"{_shape(self.plan)} no coefficient is predicted to be worth its noise, so that the fit "
-                "releases the mean of the target alone and predicts it for everybody. "
+                f"releases the {released} alone and predicts it for everybody. "
                 f"{f'{advice}. ' if remedies else ''}This follows from public numbers."
             )
         return (
@@ -183,15 +188,25 @@ def is_useful(plan: Plan) -> bool:
     if plan.solver.innermost(plan).solver.constant:
         return False
     trivial = trivial_risk(plan)
-    return trivial is None or sum(predicted_risk(plan)) < MOST_LEFT * trivial
+    return trivial is None or sum(predicted_risk(plan)) < most_left(plan) * trivial
+
+
+def most_left(plan: Plan) -> float:
+    """Largest predicted excess risk of a useful plan, over that of theta = 0."""
+    classes = plan.problem.loss.target == "labels" and plan.problem.outputs == 1
+    return MOST_LEFT_OF_CLASSES if classes and has_enough_records(plan.n, plan.budget) else MOST_LEFT
 
 
 def _default_planning(plan: Plan) -> Planning:
     fit = plan.solver.innermost(plan).solver
-    solver = plan.solver.with_coordinates(configured(type(fit), clip=fit.clip))
+    # With more records a constant model is followed by descent.
+    kind = NoisyGradientDescent if fit.constant else type(fit)
+    solver = plan.solver.with_coordinates(configured(kind, clip=fit.clip))
 
     def again(n: int, epsilon: float) -> Plan:
         budget = replace(plan.budget, epsilon=epsilon)
+        if fit.constant and not has_enough_records(n, budget):
+            return plan
         return solver.plan(plan.problem, n, budget, plan.accountant)
 
     return again

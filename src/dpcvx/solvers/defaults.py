@@ -214,6 +214,10 @@ _LISTED = (
             "below which the tail is long: their residuals are then clipped at the larger of the next "
             "two numbers. A normal law has 0.52, or 0.35 if its standard deviation is found 1.5 times too "
             "large; with 0.35 ames lost 0.6 of R^2", "benchmarks/small.py", predicts=False),
+    Default("solvers.scaled_target.LOST_DEVIATION", 0.1,
+            "where noise hides the spread of the target, largest standard deviation that it may have, over "
+            "half of the width of its bounds, for a warning: five of six fits above it were useful, and "
+            "three of three below it worse than a constant", "benchmarks/usefulness.py", predicts=False),
     Default("solvers.scaled_target.RESIDUAL", (0.7, 2.5),
             "residuals of squared loss are clipped at this many standard deviations of the target: the first "
             "where records are few, the second where they are many and, at least, for standard errors",
@@ -366,6 +370,9 @@ _LISTED = (
     Default("planning.outlook.MOST_LEFT", 0.95,
             "a model predicted to learn less than a twentieth of what there is to learn is no better than a"
             " constant", "not measured: as far as a prediction can tell", predicts=False),
+    Default("planning.outlook.MOST_LEFT_OF_CLASSES", 0.99,
+            "the same for two classes with n mu of 30 and more: with 0.95, 21 of 33 warnings were of useful "
+            "models", "benchmarks/usefulness.py", predicts=False),
     Default("planning.outlook.USUAL_CELLS", 100,
             "stored cells of a compressed row; a short text has about as many different words",
             "not measured: texts of a hundred words", predicts=False),

@@ -20,6 +20,7 @@ from dpcvx.mechanisms import NoisyTarget
 from dpcvx.plans import Asking, Plan, Solver, Stage
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers.defaults import default
+from dpcvx.solvers.label_share import measure_log_odds
 from dpcvx.solvers.query_adapters import PresentAsk, ShiftedAsk, check_questions, divide_by
 from dpcvx.solvers.typical_data import Typical
 
@@ -71,6 +72,7 @@ MOST_SHARE = 0.98  # largest distance of a start from the middle of shares that 
 LEAST_MEAN = 0.05  # of a target >= 0, in its standard deviations: the noise on the mean can be larger
 TAIL_NOISE: float = default("solvers.scaled_target.TAIL_NOISE")
 LONG_TAIL: float = default("solvers.scaled_target.LONG_TAIL")
+LOST_DEVIATION: float = default("solvers.scaled_target.LOST_DEVIATION")
 MOST_SEEN = 0.9  # clipped mean squares above it say only that the range is too narrow
 LOST_TARGET = (
     "The model may be worse than a constant: the released standard deviation of y is no larger than its "
@@ -274,8 +276,10 @@ def measure_target(stage: Stage, n: int, ask: Asking, limit: float, *, centred: 
     lost = sum(seen[-3:]) < 2
     if not lost and noise > NOISY:
         deviation = _combine_answers(answers, noise, center, limit, centred=centred)
+    # A target that fills a good part of its bounds is not lost, even if noise hides how much.
+    warns = lost and deviation < LOST_DEVIATION * limit
     return TargetScale(
-        center, deviation, present, LOST_TARGET if lost else None, within + mechanism.noise < LONG_TAIL
+        center, deviation, present, LOST_TARGET if warns else None, within + mechanism.noise < LONG_TAIL
     )
 
 
@@ -491,14 +495,14 @@ def with_short_rows(problem: Problem, intercept: float) -> ScaledTarget:
 class ConstantModel(Solver):
     """Predict the released mean of the target for everybody; all other coefficients are 0.
 
-    Algorithm: the centre of `measure_target`, with the whole budget. It is the plan of regressions with so
-    few records that no coefficient is worth its noise.
+    Algorithm: the centre of `measure_target`, or for two labels the log-odds of `measure_log_odds`, with the
+    whole budget. It is the plan of fits with so few records that no coefficient is worth its noise.
 
-    Privacy: T questions `NoisyTarget` (l2 sensitivity 2 on the scale of (sqrt 2, u, u^2), PRIVACY_MATH §17);
-    event Repeat(Gaussian, T).
+    Privacy: T questions `NoisyTarget` (l2 sensitivity 2 on the scale of (sqrt 2, u, u^2), PRIVACY_MATH §17),
+    one for labels; event Repeat(Gaussian, T).
 
     Utility: the error of the mean is about 2/(n mu) of a range that the last questions narrow to a few
-    standard deviations of the target.
+    standard deviations of the target. The share of a class is off by about 1/(n mu).
 
     Deviations: none, as there is no paper.
 
@@ -514,22 +518,25 @@ class ConstantModel(Solver):
 
     def plan(self, problem: Problem, n: int, budget: Budget, accountant: Accountant) -> Plan:
         """Fix the number of questions and their noise from public facts."""
-        known = problem.loss.affine or problem.loss.link != "identity"
+        known = problem.loss.affine or problem.loss.link in ("log", "logit")
         if problem.outputs > 1 or not known or self.intercept == 0:
             raise Incompatible("ConstantModel is for the mean of one target, with an intercept.")
         if budget.delta == 0:
             raise Incompatible("The mean of a target is measured with Gaussian noise, which needs delta > 0.")
-        looks = _looks(n, budget, 1.0)
+        looks = 1 if problem.loss.target == "labels" else _looks(n, budget, 1.0)
         multiplier = calibrate(lambda t: Repeat(Gaussian(t), looks), spendable(budget), accountant)
         stage = Stage(NoisyTarget(n, multiplier, budget.neighbours), looks)
         return Plan((stage,), problem, n, self, budget, accountant)
 
     def run(self, plan: Plan, ask: Asking) -> Vector:
         """Measure the target."""
-        scale = measure_target(plan.stages[0], plan.n, ask, plan.problem.loss.y_range[1], centred=True)
+        loss, stage, theta = plan.problem.loss, plan.stages[0], np.zeros(plan.problem.d)
+        if loss.target == "labels":
+            level = measure_log_odds(stage, ask)
+        else:
+            level = measure_target(stage, plan.n, ask, loss.y_range[1], centred=True).units(loss).level
         ask.announce(None)  # without the caution: this is a constant, which a warning said before the fit
-        theta = np.zeros(plan.problem.d)
-        theta[-1] = scale.units(plan.problem.loss).level / self.intercept
+        theta[-1] = level / self.intercept
         return theta
 
     def predict(self, problem: Problem, n: int, budget: Budget) -> tuple[float, float]:

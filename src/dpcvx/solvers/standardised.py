@@ -456,7 +456,9 @@ class Standardised(ScaledFit):
         most = float(d) if bounds.x_2 is None else bounds.x_2**2
         mean_square = min(more * max(ask.length(), 2 * lengths.noise), most)
         numbers = of_levels == 0
-        if caution is None and numbers.any() and (measured < least)[numbers].all():
+        hidden = numbers.any() and bool((measured < least)[numbers].all())
+        # Levels are not hidden, and most regressions that have some were useful without the numbers.
+        if caution is None and hidden and (numbers.all() or not problem.loss.unit_free):
             caution = LOST_COLUMNS
         kept = d if basis is None else d - len(basis.dropped)
         length = self.stretch * (1 + 1 / math.sqrt(kept)) * largest * math.sqrt(mean_square)
