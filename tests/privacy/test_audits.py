@@ -20,6 +20,8 @@ from dpcvx.audit.distinguish import (
     lower_range,
 )
 from dpcvx.audit.laws import law_tests
+from dpcvx.audit.one_run import audit_one_run, one_run_epsilon
+from dpcvx.audit.times import time_test
 from dpcvx.audit.worst_cases import sparse_vector_epsilon
 from dpcvx.errors import WrongValue
 from dpcvx.noise import SeededGenerator
@@ -40,7 +42,7 @@ def make():
     return dp.PrivateLogisticRegression(**settings)
 
 
-@pytest.mark.parametrize("name", ["gradient", "selection", "moments", "target", "quantile", "difference"])
+@pytest.mark.parametrize("name", ["gradient", "selection", "moments", "target", "quantile", "private score"])
 def test_the_worst_pair_of_a_mechanism_uses_up_its_claim_and_no_more(name):
     """Signal over noise in the transcript, exactly: 0.99 of the claim at least, all of it at most."""
     found = audit_case(CASES[name](), 4, 0.05)
@@ -122,8 +124,66 @@ def test_replays_find_faults_that_statistics_do_not(fault, monkeypatch):
 
 
 @pytest.mark.long
-def test_every_path_of_a_fit_is_replayed():
-    assert {"private bounds", "persons with two rows"} <= set(example_fits())
+@pytest.mark.parametrize("name", example_fits())
+def test_every_path_of_a_fit_is_replayed(name):
+    fit, data = example_fits()[name]
+    neighbours = dict(hostile_neighbours(data, np.random.default_rng(3)))
+    found = replay_fit(fit, data, neighbours["huge"], "huge")
+    assert found.holds, found
+    assert found.share > 0.1  # it changes something
+
+
+def test_a_fit_that_is_refused_is_no_replay():
+    """Two equal refusals passed for a fit whose neighbours cannot be told apart."""
+    found = replay_fit(lambda: make().set_params(bounds=None), DATA, DATA, "same")
+    assert not found.holds
+    assert "no fit to replay" in found.differences[0]
+
+
+def test_right_guesses_refute_a_small_epsilon_and_lucky_ones_do_not():
+    assert one_run_epsilon(1000, 100, 50, 0.0) == 0
+    # Pure privacy: P(all 100 right) = (1 + e^-eps)^-100 is 0.05.
+    assert one_run_epsilon(1000, 100, 100, 0.0) == pytest.approx(-np.log(0.05**-0.01 - 1), rel=1e-6)
+    bounds = [one_run_epsilon(1000, 100, 95, delta) for delta in (0.0, 1e-6, 1e-4, 1e-3)]
+    assert bounds == sorted(bounds, reverse=True)
+    assert bounds[-1] < bounds[0]
+
+
+def test_guesses_of_randomised_signs_stay_below_the_truth():
+    """Each sign is told with chance e^eps / (1 + e^eps): the bound exceeds eps in few of 200 runs."""
+    rng, epsilon = np.random.default_rng(4), 2.0
+    right = rng.binomial(300, 1 / (1 + np.exp(-epsilon)), 200)
+    bounds = np.array([one_run_epsilon(300, 300, int(count), 0.0) for count in right])
+    assert 0.01 <= (bounds > epsilon).mean() <= 0.09
+    assert bounds.mean() > 0.8 * epsilon
+
+
+def test_one_run_finds_much_and_never_more_than_is_claimed():
+    found = audit_one_run(1000, seed=0)
+    assert found.holds
+    assert 1 < found.audited < found.claimed
+
+
+def test_times_of_fits_tell_steps_and_not_records():
+    class Sleeper:
+        def __init__(self, steps, slow=False):
+            self.steps, self.slow = steps, slow
+
+        def fit(self, X, y):
+            clock.seconds += self.steps + rng.normal() + 5 * (self.slow and X is other)
+
+    class Clock:
+        seconds = 0.0
+
+        def process_time(self):
+            return self.seconds
+
+    rng, clock, other = np.random.default_rng(5), Clock(), X.copy()
+    pair = DATA, FitData(other, DATA.y)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dpcvx.audit.times.time", clock)
+        assert time_test("fit", Sleeper, *pair, n_iter=10).holds
+        assert not time_test("fit", lambda steps: Sleeper(steps, slow=True), *pair, n_iter=10).holds
 
 
 @pytest.mark.long

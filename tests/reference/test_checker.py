@@ -33,6 +33,7 @@ from dpcvx.events import (
 )
 from dpcvx.plans import Price
 from dpcvx.plans.statement import CRYPTOGRAPHIC, PrivacyStatement
+from golden.cases import CASES, seen
 
 DELTA = 1e-7
 EVENTS = [
@@ -106,6 +107,20 @@ def test_statements_of_fits_hold(statements):
         assert verdict.holds, verdict
         assert verdict.needed_delta <= statement["delta"]
         assert "follows from the noise" in str(verdict)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("name", CASES)
+def test_every_statement_of_the_recorded_cases_holds(name, monkeypatch):
+    """Those of models, searches, scores and engines, as they would be without a seed."""
+    stated, write = [], PrivacyStatement.to_json
+    monkeypatch.setattr(PrivacyStatement, "to_json", lambda self: stated.append(self) or write(self))
+    seen(name)
+    for statement in stated:
+        content = dataclasses.replace(statement, private=True, randomness=CRYPTOGRAPHIC).to_dict()
+        verdict = verify_statement(json.loads(json.dumps(content)))
+        assert verdict.holds, verdict
 
 
 def alterations(statement):

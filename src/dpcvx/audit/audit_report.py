@@ -11,8 +11,10 @@ import numpy as np
 
 from dpcvx.audit.densities import DensityTest, density_tests
 from dpcvx.audit.distinguish import CONFIDENCE
-from dpcvx.audit.fits import FitData, ReplayedFit, hostile_neighbours, replay_fit, search_neighbour
+from dpcvx.audit.fits import LARGEST, FitData, ReplayedFit, hostile_neighbours, replay_fit, search_neighbour
 from dpcvx.audit.laws import LawTest, law_tests
+from dpcvx.audit.one_run import OneRunAudit, audit_one_run
+from dpcvx.audit.times import TimeTest, time_test
 from dpcvx.audit.worst_cases import CASES, AuditedCase, WorstCase, audit_case, sparse_vector_epsilon
 from dpcvx.errors import WrongValue
 from dpcvx.noise import SeededGenerator
@@ -79,12 +81,15 @@ class AuditReport:
     fits: tuple[AuditedFit, ...] = ()
     laws: tuple[LawTest, ...] = ()
     densities: tuple[DensityTest, ...] = ()
+    one_run: OneRunAudit | None = None
+    times: tuple[TimeTest, ...] = ()
     private: bool = False  # whether records of people were read
 
     @property
     def holds(self) -> bool:
         """Whether every check passed, controls included."""
-        parts: tuple[Any, ...] = (*self.cases, *self.fits, *self.laws, *self.densities)
+        parts: tuple[Any, ...] = (*self.cases, *self.fits, *self.laws, *self.densities, *self.times)
+        parts += () if self.one_run is None else (self.one_run,)
         exact = self.comparisons is None or self.comparisons[1] <= self.comparisons[0] * (1 + 1e-6)
         return all(part.holds for part in parts) and exact
 
@@ -129,6 +134,21 @@ class AuditReport:
                 cells = (each_density.name, str(each_density.pairs), f"{share:.3f}", f"{control:.3g}")
                 rows.append((*cells, _yes(each_density.holds)))
             found["Exact densities"] = rows
+        if self.one_run is not None:
+            run = self.one_run
+            bounds = (run.claimed, run.audited, run.control, run.half_noise)
+            sizes = (f"{run.records:,}", f"{run.canaries:,}", f"{run.right} of {run.guesses}")
+            header = "records, canaries, right guesses, claimed, audited, no canaries, half noise, holds"
+            rows = [tuple(header.split(", "))]
+            rows.append((*sizes, *(f"{bound:.2f}" for bound in bounds), _yes(run.holds)))
+            found["One run with many canaries"] = rows
+        if self.times:
+            rows = [("fit", "runs", "area under the curve", "by chance", "half of the steps more", "holds")]
+            for each_time in self.times:
+                chance = f"{0.5 - each_time.margin:.2f} to {0.5 + each_time.margin:.2f}"
+                areas = (f"{each_time.area:.3f}", chance, f"{each_time.control:.3f}")
+                rows.append((each_time.name, str(each_time.runs), *areas, _yes(each_time.holds)))
+            found["Times"] = rows
         return found
 
     def __str__(self) -> str:
@@ -175,6 +195,12 @@ EXPLANATIONS = {
     "Law of the noise": "Draws of each sampler are compared with the law that is accounted for, and with one "
     "that is 5 % narrower, which must be rejected.",
     "Exact densities": "The density of a perturbed minimiser is computed on a grid, without any run.",
+    "One run with many canaries": "Many records have a random sign, and an attacker guesses those signs that "
+    "the released gradients of one run show most clearly. Controls: signs that no record had, and half of "
+    "the noise.",
+    "Times": "Processor time of fits on two neighbours, one of them with extreme cells. The area under the "
+    "curve is the chance that a fit to the second takes longer; 0.5 says nothing. Control: half of the steps "
+    "more.",
 }
 
 
@@ -220,7 +246,29 @@ def audit(
     for name, (make, data) in example_fits(seed).items():
         tell(name)
         fits.append(audit_fit(name, make, data, seed=seed))
-    return AuditReport(tuple(cases), comparisons, tuple(fits), laws, densities)
+    tell("one run")
+    one_run = audit_one_run(seed=seed)
+    tell("times")
+    times = (_times_of_descent(),)
+    return AuditReport(tuple(cases), comparisons, tuple(fits), laws, densities, one_run, times)
+
+
+def _times_of_descent() -> TimeTest:
+    """Compare times of logistic regression on equal rows and with one row of extreme cells."""
+    from dpcvx.estimators import PrivateLogisticRegression
+
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (2000, 20))
+    y = (X[:, 0] > 0).astype(int)
+    other = X.copy()
+    other[0] = LARGEST
+
+    def make(n_iter: int) -> Any:
+        settings: dict[str, Any] = {"bounds": (-1, 1), "classes": (0, 1), "random_state": 0}
+        settings |= {"solver": "gradient_descent", "standardize": False}
+        return PrivateLogisticRegression(epsilon=1.0, n_iter=n_iter, **settings)
+
+    return time_test("logistic regression", make, FitData(X, y), FitData(other, y), n_iter=200)
 
 
 def _with_controls(case: WorstCase, runs: int, failure: float, seed: int) -> CaseWithControls:
@@ -261,7 +309,18 @@ def audit_model(model: Any, X: Any, y: Any, *, seed: int = 0) -> AuditedFit:
 
 def example_fits(seed: int = 0) -> dict[str, tuple[Callable[[], Any], FitData]]:
     """Return estimators with generated records: each path of a fit once."""
-    from dpcvx.estimators import PrivateLasso, PrivateLinearRegression, PrivateLogisticRegression
+    import pyarrow as pa
+
+    from dpcvx.estimators import (
+        PrivateAdditiveClassifier,
+        PrivateGammaRegressor,
+        PrivateHazardRegressor,
+        PrivateLasso,
+        PrivateLinearRegression,
+        PrivateLogisticRegression,
+        PrivateOrdinalClassifier,
+        PrivatePoissonRegressor,
+    )
 
     rng, n = np.random.default_rng(seed), 300
     X = rng.uniform(-1, 1, (n, 3))
@@ -269,6 +328,11 @@ def example_fits(seed: int = 0) -> dict[str, tuple[Callable[[], Any], FitData]]:
     two: dict[str, Any] = {"epsilon": 4.0, "bounds": (-1, 1), "classes": (0, 1)}
     real: dict[str, Any] = {"epsilon": 4.0, "bounds": (-1, 1), "y_bounds": (-2, 2)}
     rows, people = FitData(X, labels), FitData(X, labels, np.arange(n) // 2)
+    counts, amounts = rng.poisson(np.exp(X[:, 0])), np.exp(numbers)
+    levels, names = np.digitize(numbers, (-0.4, 0.4)), ("a", "b", "c")
+    table = pa.table(dict(zip(names, X.T, strict=True)))
+    named: dict[str, Any] = {"epsilon": 4.0, "bounds": dict.fromkeys(names, (-1, 1))}
+    left = table.append_column("left", pa.array(labels))
     return {
         "logistic regression": (lambda: PrivateLogisticRegression(**two, n_iter=5), rows),
         "linear regression with standard errors": (
@@ -281,6 +345,21 @@ def example_fits(seed: int = 0) -> dict[str, tuple[Callable[[], Any], FitData]]:
         ),
         "persons with two rows": (lambda: PrivateLogisticRegression(**two, n_iter=5), people),
         "lasso": (lambda: PrivateLasso(**real), FitData(X, numbers)),
+        "persons with three rows": (
+            lambda: PrivateLinearRegression(**real),
+            FitData(X, numbers, np.arange(n) // 3),
+        ),
+        "counts": (lambda: PrivatePoissonRegressor(**real | {"y_bounds": (0, 8)}), FitData(X, counts)),
+        "amounts": (lambda: PrivateGammaRegressor(**real | {"y_bounds": (0.1, 8)}), FitData(X, amounts)),
+        "additive model": (lambda: PrivateAdditiveClassifier(**two), rows),
+        "ordered levels": (
+            lambda: PrivateOrdinalClassifier(**named, classes=(0, 1, 2)),
+            FitData(table, levels),
+        ),
+        "hazards": (
+            lambda: PrivateHazardRegressor(**named, periods=(0, 1, 2, 3), event="left"),
+            FitData(left, np.minimum(amounts, 3.0)),
+        ),
     }
 
 

@@ -100,8 +100,23 @@ def _neighbours_of_table(data: FitData, rng: np.random.Generator) -> Iterator[tu
         targets = places.copy()
         targets[places != np.arange(n)] = rng.integers(n)
         yield "another row", FitData(_taken(data.X, places), _taken(data.y, targets))
+    for kind, cell in (("huge", LARGEST), ("missing", np.nan), ("infinite", -np.inf)):
+        yield kind, FitData(_with_cells(data.X, int(rng.integers(n)), cell), data.y)
     order = rng.permutation(n)
     yield "permuted", FitData(_taken(data.X, order), _taken(data.y, order))
+
+
+def _with_cells(table: Any, place: int, cell: float) -> Any:
+    """Return a table in which all floating-point cells of one row are others."""
+    import narwhals as nw
+
+    typed, changed = open_typed(table), []
+    for name, kind in typed.schema.items():
+        if kind.is_float():
+            cells = typed[name].to_numpy().astype(np.float64)
+            cells[place] = cell
+            changed.append(nw.new_series(name, cells, backend=typed.implementation))
+    return typed.with_columns(*changed).to_native()
 
 
 def _taken(values: Any, places: IntVector) -> Any:
@@ -125,6 +140,8 @@ def replay_fit(
         seen = _published(make(), one)
     with watching(seed, first) as second:
         also = _published(make(), other)
+    if "error" in seen:  # two equal refusals would show nothing
+        return ReplayedFit(kind, 0.0, (f"no fit to replay: {seen['error']}",))
     differences = [name for name in seen if seen[name] != also.get(name)]
     if [each.question for each in first.answers] != [each.question for each in second.answers]:
         differences.append("questions")
@@ -146,13 +163,11 @@ def search_neighbour(
     """Search, by random changes of one record that are kept if they help, for the worst neighbour."""
     place = len(data.X) - 1
     rows, best = np.asarray(data.X, dtype=np.float64)[[place]], None
-    targets = np.unique(np.asarray(data.y, dtype=object).astype(str))
-    labels = {str(each): each for each in np.asarray(data.y, dtype=object)}
     for _ in range(tries):
         scale = 10.0 ** rng.integers(-1, 3)
         candidate = rows + scale * rng.normal(size=rows.shape)
-        label = labels[str(rng.choice(targets))]
-        found = replay_fit(make, data, data.with_rows([place], candidate, label), "searched")
+        target = np.asarray(data.y, dtype=object)[rng.integers(len(data.y))]
+        found = replay_fit(make, data, data.with_rows([place], candidate, target), "searched")
         if best is None or found.share > best.share:
             rows, best = candidate, found
     if best is None:

@@ -19,8 +19,11 @@ import numpy as np
 from dpcvx.arrays import Vector
 from dpcvx.noise import SeededGenerator, exponential, gaussian
 from dpcvx.plans import Answers
+from dpcvx.tuning import score
 
-__all__ = ["WatchedAnswer", "WatchedRun", "mu_between", "range_between", "watching"]
+__all__ = ["WatchedAnswer", "WatchedRun", "epsilon_between", "mu_between", "range_between", "watching"]
+
+SCORES: Any = score  # a module whose samplers are replaced
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,9 +32,10 @@ class WatchedAnswer:
 
     question: str  # its place in the plan and its public arguments, as text
     stage: int | None  # number of its stage of the plan; None before the fit
-    kind: str  # "gaussian", "selection", or "other" where noise is not added to the answer
+    # "gaussian", "laplace", "selection", or "other" where noise is not added to the answer
+    kind: str
     exact: Vector  # without noise; the log-weights of a selection
-    deviations: Vector  # standard deviation of the noise on each number
+    deviations: Vector  # standard deviation of the noise on each number; scale of Laplace noise
     answer: Any  # as it was given
     numbers: Vector  # the answer as numbers, in the order of ``exact``; the item that was selected
 
@@ -54,11 +58,18 @@ class _Samplers:
         self.weights: list[Vector] = []
         self.chosen: list[int] = []
         self._gaussian, self._select = gaussian.lattice_gaussian, exponential.select
-        self._signed = exponential.select_signed
+        self._signed, self._laplace = exponential.select_signed, SCORES.lattice_laplace
+        self.laplace = False
 
     def lattice_gaussian(self, scale: int, size: int, rng: Any) -> Any:
         if self.mode == "usual":
             return self._gaussian(max(1, round(self.factor * scale)), size, rng)
+        return np.full(size, scale if self.mode == "unit" else 0, dtype=np.int64)
+
+    def lattice_laplace(self, scale: int, size: int, rng: Any) -> Any:
+        self.laplace = True
+        if self.mode == "usual":
+            return self._laplace(max(1, round(self.factor * scale)), size, rng)
         return np.full(size, scale if self.mode == "unit" else 0, dtype=np.int64)
 
     def select(self, weights: Vector, rng: Any) -> int:
@@ -87,7 +98,7 @@ def watching(seed: int, frozen: WatchedRun | None = None, *, factor: float = 1.0
     def ask(question: tuple[Any, ...], draw: Callable[[Any], Any]) -> Any:
         place, parts = len(run.answers), []
         for mode in ("silent", "unit", "usual"):
-            samplers.mode, samplers.weights, samplers.chosen = mode, [], []
+            samplers.mode, samplers.weights, samplers.chosen, samplers.laplace = mode, [], [], False
             coins = SeededGenerator(seed)
             coins.jump(place)
             parts.append(draw(coins))
@@ -99,7 +110,9 @@ def watching(seed: int, frozen: WatchedRun | None = None, *, factor: float = 1.0
         else:
             exact, numbers = as_numbers(silent), as_numbers(usual)
             deviations = abs(as_numbers(unit) - exact)
-            kind = "gaussian" if deviations.size and (deviations > 0).all() else "other"
+            kind = "laplace" if samplers.laplace else "gaussian"
+            if not deviations.size or not (deviations > 0).all():
+                kind = "other"
         given = usual
         if frozen is not None and place < len(frozen.answers):
             given = frozen.answers[place].answer
@@ -111,16 +124,19 @@ def watching(seed: int, frozen: WatchedRun | None = None, *, factor: float = 1.0
         return ask(question, draw)
 
     samples = gaussian.lattice_gaussian, exponential.select, exponential.select_signed
+    scores = SCORES.lattice_gaussian, SCORES.lattice_laplace
     before = Answers.give
     try:
         setattr(Answers, "give", give)  # noqa: B010 - a method of a class, for this block alone
         gaussian.lattice_gaussian = samplers.lattice_gaussian
         setattr(exponential, "select", samplers.select)  # noqa: B010
         setattr(exponential, "select_signed", samplers.select_signed)  # noqa: B010
+        SCORES.lattice_gaussian, SCORES.lattice_laplace = samplers.lattice_gaussian, samplers.lattice_laplace
         yield run
     finally:
         setattr(Answers, "give", before)  # noqa: B010
         gaussian.lattice_gaussian, exponential.select, exponential.select_signed = samples
+        SCORES.lattice_gaussian, SCORES.lattice_laplace = scores
 
 
 def as_numbers(answer: Any) -> Vector:
@@ -141,6 +157,13 @@ def mu_between(one: WatchedAnswer, other: WatchedAnswer) -> float:
     if not np.allclose(deviations, smaller, rtol=1e-9):
         return math.inf  # the size of the noise depends on the records
     return float(np.linalg.norm((one.exact - other.exact) / smaller))
+
+
+def epsilon_between(one: WatchedAnswer, other: WatchedAnswer) -> float:
+    """Return epsilon of an answer with Laplace noise on two data sets."""
+    if not np.allclose(one.deviations, other.deviations, rtol=1e-9):
+        return math.inf  # the size of the noise depends on the records
+    return float(np.abs((one.exact - other.exact) / one.deviations).sum())
 
 
 def range_between(one: WatchedAnswer, other: WatchedAnswer) -> float:

@@ -15,11 +15,18 @@ import numpy as np
 
 from dpcvx.accounting import Budget, Tight
 from dpcvx.arrays import Vector
-from dpcvx.audit.distinguish import ErrorRates, best_rates, epsilon_of_mu, lower_mu, lower_range
-from dpcvx.audit.watch import WatchedRun, mu_between, range_between, watching
+from dpcvx.audit.distinguish import (
+    ErrorRates,
+    best_rates,
+    epsilon_of_mu,
+    lower_epsilon,
+    lower_mu,
+    lower_range,
+)
+from dpcvx.audit.watch import WatchedRun, epsilon_between, mu_between, range_between, watching
 from dpcvx.data.memory import source
 from dpcvx.domains import L1Ball, L2Ball
-from dpcvx.events import Compose, Event, Exponential, Gaussian, count_leaves
+from dpcvx.events import Compose, Event, Exponential, Gaussian, PureDP, count_leaves
 from dpcvx.losses import Huber, Logistic
 from dpcvx.mechanisms import NoisyDifference, NoisyMoments, NoisyQuantile, NoisyTarget, quantile_grid
 from dpcvx.noise import SeededGenerator
@@ -29,6 +36,8 @@ from dpcvx.queries import Attribute, Counts, NoisyMarginals, Schema, Universe
 from dpcvx.queries.mechanisms import NoisyHistogram
 from dpcvx.queries.sparse_vector import AboveThreshold
 from dpcvx.solvers import NoisyFrankWolfe, NoisyGradientDescent, Standardised
+from dpcvx.tuning.metrics import metric_of
+from dpcvx.tuning.score import NoisyScore
 
 __all__ = ["CASES", "AuditedCase", "WorstCase", "audit_case", "sparse_vector_epsilon"]
 
@@ -113,6 +122,9 @@ def _log_ratio(first: WatchedRun, second: WatchedRun, factor: float) -> float:
         elif one.kind == "gaussian":
             own, far = ((one.numbers - each.exact) / (factor * one.deviations) for each in (one, other))
             total += float((far**2 - own**2).sum()) / 2
+        elif one.kind == "laplace":
+            own, far = (abs(one.numbers - each.exact) / (factor * one.deviations) for each in (one, other))
+            total += float((far - own).sum())
     return total
 
 
@@ -124,6 +136,8 @@ def _log_chance(weights: Vector, chosen: int) -> float:
 def _replayed(first: WatchedRun, second: WatchedRun, kinds: set[type], delta: float, factor: float) -> float:
     """Return epsilon of the transcript: mu from all Gaussian answers, the range of a single selection."""
     pairs = list(zip(first.answers, second.answers, strict=True))
+    if kinds == {PureDP}:
+        return sum(epsilon_between(a, b) / factor for a, b in pairs)
     ranges = [range_between(a, b) / factor for a, b in pairs if a.kind == "selection"]
     mu = math.sqrt(sum((mu_between(a, b) / factor) ** 2 for a, b in pairs if a.kind == "gaussian"))
     if kinds == {Exponential} and len(ranges) == 1:
@@ -136,6 +150,8 @@ def _convert(rates: ErrorRates, kinds: set[type], delta: float) -> float:
     if kinds == {Exponential}:
         eta = lower_range(rates)
         return Tight().epsilon(Exponential(eta), delta) if eta else 0.0
+    if kinds == {PureDP}:
+        return lower_epsilon(rates, 0.0)
     return epsilon_of_mu(lower_mu(rates), delta)
 
 
@@ -351,6 +367,25 @@ def _asking(question: Any, data: Any) -> Callable[[Any], Vector]:
     return draw
 
 
+def _score() -> WorstCase:
+    """A record that the model predicts well is replaced by one that it does not."""
+    from dpcvx.estimators import PrivateLogisticRegression
+
+    n = 40
+    X = np.linspace(-1, 1, n)[:, None]
+    y = (X[:, 0] > 0).astype(int)
+    settings: dict[str, Any] = {"bounds": (-1, 1), "classes": (0, 1), "random_state": 0, "check": 0}
+    model = PrivateLogisticRegression(epsilon=100.0, delta=1e-5, standardize=False, **settings).fit(X, y)
+    question = NoisyScore(metric_of(model, "accuracy", None, n_classes=2), n, PureDP(2.0))
+    turned = y.copy()
+    turned[-1] = 1 - turned[-1]
+
+    def run(side: int, answers: Answers) -> Any:
+        return answers.give((0,), lambda rng: question(model, X, (y, turned)[side], rng))
+
+    return WorstCase("private score", _score.__doc__ or "", question.event, run, 0.0)
+
+
 def sparse_vector_epsilon(epsilon: float, below: int = 60) -> float:
     """Return the log-ratio of one run of comparisons between two neighbours, by quadrature: no statistics.
 
@@ -391,4 +426,5 @@ CASES: dict[str, Callable[[], WorstCase]] = {
     "difference": _difference,
     "histogram of an engine": _counts,
     "marginals of an engine": _marginals,
+    "private score": _score,
 }
