@@ -18,6 +18,8 @@ from dpcvx.errors import Incompatible
 from dpcvx.events import Exponential, Gaussian
 from dpcvx.losses import Huber, Quantile, Squared
 from dpcvx.mechanisms import LatticeGaussian, NoisyGradient, NoisyVertex, Vertex, weight_bits
+from dpcvx.mechanisms.lattice_gaussian import GaussianMechanism
+from dpcvx.mechanisms.mechanism import room
 from dpcvx.noise import SeededGenerator
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisyFrankWolfe, NoisyGradientDescent
@@ -227,6 +229,9 @@ def test_noise_that_does_not_fit_is_refused_from_public_numbers_and_any_number_o
     for n in (10**9, 10**12):
         assert NoisyGradient(problem, n, 1.0).capacity >= n
         assert NoisyVertex(Problem(Squared(), L1Ball(1.0), bounds=Bounds(1.0), d=2), n, 0.5, 20).capacity >= n
+    # Draws go up to 18.75 standard deviations: where these do not fit, there is no room for a single record.
+    assert room(problem, None, 2**59, 100) == 0
+    assert room(problem, None, 2**57, 100) >= 200
     with pytest.raises(Incompatible, match="rounding"):
         NoisyVertex(Problem(Squared(), L1Ball(1.0), bounds=Bounds(1.0), d=2), 2**50, 0.5, 20)
 
@@ -260,3 +265,7 @@ def test_every_mechanism_has_a_price_and_protects_a_replaced_record_like_two_tha
         assert hash(mechanism) == hash(dataclasses.replace(mechanism))  # its fields are public values
         assert Tight().supports(mechanism.event)
         assert 0 < Tight().epsilon(mechanism.event, 1e-6) < math.inf
+        # What is drawn, and what is said about it; a perturbed minimiser says it of one record.
+        if isinstance(mechanism, GaussianMechanism) and name != "perturbed minimiser":
+            drawn = mechanism.gaussians[0]
+            assert drawn.scale * drawn.unit == pytest.approx(mechanism.noise, rel=1e-6)

@@ -109,6 +109,8 @@ def test_scales_outside_the_lattice_are_refused():
     with pytest.raises(ValueError, match="draws"):
         lattice_laplace(1, -1, SeededGenerator(0))
     assert lattice_laplace(5, 0, SeededGenerator(0)).shape == (0,)
+    for scale in (1, 2**55):
+        assert abs(lattice_laplace(scale, 20, SeededGenerator(0))).max() < 2**62
 
 
 def test_the_secure_generator_serves_too():
