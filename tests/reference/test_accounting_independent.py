@@ -29,7 +29,7 @@ from dpcvx.accounting import (
     selection_renyi,
 )
 from dpcvx.accounting.objective import objective_delta
-from dpcvx.events import Compose, Exponential, Gaussian, PerturbedObjective, Poisson, PureDP, Repeat
+from dpcvx.events import ApproxDP, Compose, Exponential, Gaussian, PerturbedObjective, Poisson, PureDP, Repeat
 
 
 def _hockey_stick(epsilon, first, second, edges):
@@ -271,6 +271,13 @@ def test_nothing_is_claimed_below_the_jacobian_and_no_negative_epsilon_is_priced
     for epsilon in (-0.1, math.nan):
         with pytest.raises(ValueError, match="epsilon is"):
             objective_delta(epsilon, event)
+
+    large = PerturbedObjective(3.0, 0.1, relation, unit)
+    assert max(objective_delta(epsilon, large) for epsilon in np.linspace(0, 40, 81)) <= 1
+
+
+def test_deltas_of_parts_add_up_to_no_more_than_one():
+    assert Tight().delta(Compose((ApproxDP(0.1, 0.6), Gaussian(0.05))), 0.2) == 1.0
 
 
 def test_a_large_epsilon_is_explained():

@@ -204,6 +204,18 @@ def test_the_public_number_of_steps_is_enough(kind, loss, domain, monkeypatch):
     assert passes[0] <= facts.steps(tolerance) * (1 + 2 / dpcvx.mechanisms.minimise.CHECK_EVERY) + 6
 
 
+def test_newton_steps_alone_end_at_the_minimiser(monkeypatch):
+    """Otherwise every fit would take the accelerated steps, which are many more."""
+    X, y, labels = data()
+
+    def refuse(*given):
+        raise AssertionError("Newton steps did not reach the minimiser.")
+
+    monkeypatch.setattr(dpcvx.mechanisms.minimise._Search, "accelerate", refuse)
+    solve(problem_of(Squared(), L2Ball(50.0)), X, y, 2.0)
+    solve(problem_of(Logistic()), X, labels, 2.0)
+
+
 def test_newton_steps_are_only_a_help(monkeypatch):
     """A useless Hessian, and a public count planted too small, change nothing that matters."""
     X, _, labels = data()
