@@ -20,6 +20,7 @@ from dpcvx.accounting import (
     PLD,
     RDP,
     PureComposition,
+    Tight,
     explain_size,
     gaussian,
     gaussian_delta,
