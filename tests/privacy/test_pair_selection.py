@@ -10,6 +10,7 @@ import dpcvx as dp
 from dpcvx.accounting import Neighbours, Tight
 from dpcvx.audit import discrepancies, record, replay
 from dpcvx.data import AdditiveBasis
+from dpcvx.errors import Incompatible
 from dpcvx.events import Exponential
 from dpcvx.mechanisms import NoisyPair
 from dpcvx.noise import SeededGenerator
@@ -139,3 +140,11 @@ def test_wrong_numbers_are_refused():
     for pairs in ((), ((1, 4),), ((-1, 2),)):
         with pytest.raises(ValueError, match="Pairs must be places of 4 features"):
             NoisyPair(problem, 100, 0.1, pairs, 3.0)
+
+
+def test_rounding_of_scores_is_paid_out_of_eta():
+    # A log-weight is up to eta n/2, off by 2^-50 of eta n at most; two weights of two scores are compared.
+    for n in (100, 10**9, 10**13):
+        assert 0 < 0.5 - mechanism(n)._temperature == pytest.approx(4 * 2.0**-50 * 0.5 * n, rel=1e-3)
+    with pytest.raises(Incompatible, match="rounding"):
+        mechanism(2**49)
