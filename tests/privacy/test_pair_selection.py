@@ -89,6 +89,17 @@ def test_draws_have_the_law_of_one_exponential_mechanism_after_another():
     assert repr(slopes) == "Slopes()"
 
 
+def test_slopes_that_are_kept_are_those_of_the_point_that_is_asked():
+    asked, (X, y) = mechanism(40), records(40)
+    source = dp.source(X, y, bounds=BOUNDS)
+    (slopes,) = asked.start(source)
+    for theta in (np.zeros(4), np.array([0.0, 3.0, -2.0, 1.0]), np.zeros(4)):
+        kept, sensitivity = slopes.at(theta, lambda theta: asked.scores(theta, source))
+        fresh, its_own = asked.scores(theta, source)
+        assert (kept == fresh).all()
+        assert sensitivity == its_own
+
+
 def test_the_range_of_log_ratios_of_neighbours_is_that_of_the_event():
     asked = mechanism(6, eta=0.8)
     widest = 0.0

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from dpcvx.data import GradientSum
+from dpcvx.data.kernels import quantise_dense
 from dpcvx.data.lattice import ResidualBound, integer_bounds
 from dpcvx.data.memory import source
 from dpcvx.data.quantise import Quantiser, targets
@@ -122,8 +123,19 @@ def test_shrunk_rows_lose_little(d):
     stored = matrix(Quantiser(Bounds(1.0, x_2=1.0)).quantise(X)) / ONE
     clipped = np.clip(X, -1, 1)
     expected = clipped / np.maximum(1, np.linalg.norm(clipped, axis=1, keepdims=True))
-    assert np.abs(stored - expected).max() <= 2.01 / ONE
+    assert np.abs(stored - expected).max() <= 1.01 / ONE  # shrunk once, then rounded toward zero once
     check_bounds(Quantiser(Bounds(1.0, x_2=1.0)).quantise(X), Bounds(1.0, x_2=1.0), d)
+
+
+@pytest.mark.parametrize("k2", [0, 1, 9, ONE**2 // 2, ONE**2])
+def test_integers_that_are_still_too_long_are_shrunk_again(k2):
+    """Whatever the limit on the float64 row is, that on its integers holds."""
+    X = np.random.default_rng(0).uniform(-1, 1, (50, 3))
+    out = np.zeros((50, 3), dtype=np.int16)
+    quantise_dense(X, np.zeros(3), np.ones(3), 1.0, math.inf, ONE, k2, out)
+    squares = (out.astype(np.int64) ** 2).sum(axis=1)
+    assert squares.max() <= k2
+    assert squares.max() >= 0.99 * k2 or k2 < ONE
 
 
 def test_rounding_is_toward_zero():
