@@ -93,8 +93,8 @@ def test_scores_change_by_at_most_the_range_and_by_half_of_it_somewhere(case, mo
     signed = lambda weights, rng: seen.append(np.r_[weights, -weights]) or (0, 1)  # noqa: E731
     monkeypatch.setattr(dpcvx.noise.exponential, "select_signed", signed)
     size = D * outputs
-    hull = VertexHull(np.vstack([np.eye(size), -np.eye(size), np.full((1, size), 1 / size)]))
-    C = {"l1": L1Ball(1.0), "simplex": Simplex(1.0), "hull": hull}[domain]
+    hull = VertexHull(3 * np.vstack([np.eye(size), -np.eye(size), np.full((1, size), 1 / size)]))
+    C = {"l1": L1Ball(3.0), "simplex": Simplex(3.0), "hull": hull}[domain]
     problem = Problem(loss, C, bounds=Bounds(1.0), d=D, outputs=outputs, l2=0.1)
     mechanism = NoisyVertex(problem, 1, 0.7, 20, Neighbours(relation), clip)
     sources = one_record_sources(loss, outputs, problem.bounds, storage)

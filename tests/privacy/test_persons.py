@@ -154,6 +154,28 @@ def test_no_two_persons_are_further_apart_in_a_sampled_difference():
 
 @pytest.mark.long
 @pytest.mark.parametrize("max_rows", [None, 2])
+def test_a_sample_of_persons_has_all_rows_of_each_and_no_others(max_rows):
+    generator = np.random.default_rng(3)
+    ids = generator.permutation(np.repeat(np.arange(6), [1, 2, 3, 1, 4, 2]))
+    X, y = generator.choice([-1.0, 0.3, 1.0], (13, D)), generator.choice([-1.0, 1.0], 13)
+    points, bound = (np.full(D, 0.4), np.zeros(D)), ResidualBound(2**20, 2**20)
+    everybody = of(ids, X, y, max_rows=max_rows)
+    numbers = persons(ids).owners
+
+    def total(source, batch):
+        return source.sum(DifferenceSum(dp.Logistic(), points, np.array(batch), bound, bound))
+
+    alone = []
+    for number in range(6):
+        own = numbers == number
+        alone.append(total(of(ids[own], X[own], y[own], max_rows=max_rows), [0]))
+        assert (total(everybody, [number]) == alone[-1]).all()
+    assert abs(np.array(alone)).max() > 0
+    assert (total(everybody, [1, 4]) == alone[1] + alone[4]).all()
+    assert (total(everybody, range(6)) == np.sum(alone, axis=0)).all()
+
+
+@pytest.mark.parametrize("max_rows", [None, 2])
 def test_a_fit_on_samples_of_persons_is_replaced_without_a_violation(max_rows):
     PLANS["svrg"] = problem(l2=0.1), NoisySVRG(n_epochs=1, n_steps=3, batch=3)
     try:
