@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -220,6 +221,34 @@ def test_the_example_bounds_file_is_valid():
 
 
 GROUPS = ("ledger", "keys")  # commands that have commands of their own
+
+
+@pytest.mark.long
+def test_the_five_commands_of_the_first_page_run(tmp_path, monkeypatch, capsys):
+    """Declare, plan, account, fit, show, predict: as the page says, with the file that it shows."""
+    page = (DOCS / "quickstart.md").read_text()
+    part = page.split("## With my own CSV file")[1].split("## Let others ask")[0]
+    header = "wage,education,experience,ethnicity,smsa,region,parttime\n"
+    rows = (
+        "354.9,7,45,cauc,yes,northeast,no\n123.4,12,1,afam,yes,south,yes\n370.1,9,9,cauc,no,west,no\n" * 700
+    )
+    monkeypatch.chdir(tmp_path)
+    Path("wages.csv").write_text(header + rows)
+    commands = re.findall(r"^\$ dpcvx (.+)$", part, re.MULTILINE)
+    assert [command.split()[0] for command in commands] == [
+        *("declare", "plan", "ledger", "fit", "show", "predict", "ledger")
+    ]
+    for command in commands:
+        monkeypatch.setattr("sys.argv", ["dpcvx", *shlex.split(command)])
+        try:
+            cli.main()
+        except SystemExit as stop:
+            assert stop.code == 0, f"{command}: {capsys.readouterr().err}"  # noqa: PT017 - the code is tested
+        if command.startswith("declare"):
+            assert "confirmed = false" in Path("wages.toml").read_text()
+            Path("wages.toml").write_text(re.search(r"```toml\n(.*?)```", part, re.DOTALL)[1])
+    assert len(Path("predictions.csv").read_text().splitlines()) == 2101
+    assert "in 1 charge(s)" in capsys.readouterr().out
 
 
 SHOWN = re.compile(r"^\$ dpcvx (.+?)(?:\s+#.*)?$", re.MULTILINE)

@@ -130,3 +130,6 @@ def test_other_words_are_refused():
         dpcvx.PrivateLasso(epsilon=1.0, bounds="from_X", y_bounds=(0, 1)).fit(X, T)
     with pytest.raises(ValueError, match="y_bounds must be a pair"):
         dpcvx.PrivateLasso(epsilon=1.0, bounds=(0, 1), y_bounds="from_y").fit(X, T)
+    schema = dpcvx.TableSchema({"a": dpcvx.NumberColumn((0, 1))})
+    with pytest.raises(ValueError, match="Give a schema as schema="):
+        dpcvx.PrivateLasso(epsilon=1.0, bounds=schema, y_bounds=(0, 1)).fit(X, T)

@@ -315,4 +315,7 @@ def bound_pair(given: Any, what: str) -> tuple[Vector, Vector]:
         low, high = given
         return np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
     except (TypeError, ValueError):
-        raise WrongValue(f"{what} must be a pair (low, high), got {show(given)}.") from None
+        from dpcvx.data.table_schema import TableSchema
+
+        advice = " Give a schema as schema=." if isinstance(given, TableSchema) else ""
+        raise WrongValue(f"{what} must be a pair (low, high), got {show(given)}.{advice}") from None
