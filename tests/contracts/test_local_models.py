@@ -385,3 +385,17 @@ def test_noise_does_not_pass_for_dependence_where_dependences_are_weak():
     found = [models.ratio(a, b)[1, 1] for a, b in itertools.combinations(range(12), 2)]
     assert mechanism.deviations[1] > 0.15
     assert np.sqrt(np.mean(np.square(found))) < 0.05
+
+
+def test_rare_levels_in_noise_do_not_lead_a_fit_astray():
+    """Newton's method once ended with all weight in one cell, where its curvature is 0."""
+    universe = Universe(Schema(tuple(Attribute(f"b{j}", (0, 1, 2, 3), 0) for j in range(14))))
+    codes = (np.random.default_rng(0).random((14, 2000)) < 0.01).astype(np.int16)
+    released = NoisyMarginals(universe.shape, 2000, 4.0, 2)(Counts(universe, codes), SeededGenerator(0))
+    models = LocalModels(universe, released)
+    for places in itertools.combinations(range(14), 4):
+        if sum(places) % 16 == 0:
+            table = models.marginal(places)
+            for axis, a in enumerate(places):
+                others = tuple(k for k in range(4) if k != axis)
+                assert table.sum(axis=others) == pytest.approx(models.marginal((a,)), abs=1e-4)

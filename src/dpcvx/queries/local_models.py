@@ -30,8 +30,9 @@ __all__ = ["LocalModels", "fit_cells"]
 
 MOST_FUNCTIONS, MOST_CELLS = 256, 2**12  # up to which all means are fitted together by Newton's method
 LARGEST_LOCAL = 2**16  # cells of a distribution
-NEWTON_STEPS, SWEEPS, RAKINGS = 50, 30, 5
+NEWTON_STEPS, SWEEPS, RAKINGS = 200, 30, 5
 ENOUGH = 1e-10  # decrease of the objective at which Newton's method stops
+FARTHEST = 5.0  # change of a log-weight in one step of Newton's method
 TINY = 1e-9  # penalty of means that are taken as they are
 LEAST_RATIO = 1e-3  # of a pair's shares to those of independent attributes
 # Variance of the coefficients of a pair before anything is known about it: that of all pairs, between the
@@ -370,10 +371,14 @@ def fit_cells(F: Vector, values: Vector, penalty: Vector, base: Vector) -> Vecto
         decrease = float(-gradient @ direction)
         if decrease < ENOUGH:
             break
-        step, new_value, new_p = 2.0, math.inf, p
-        while step > 1e-6 and new_value > value - 0.1 * step * decrease:
+        # Where nearly all weight is in one cell, H is nearly 0 and a step would be without limit.
+        step = 2 * min(1.0, FARTHEST / max(float(np.abs(F @ direction).max()), 1e-300))
+        shortest, new_value, new_p = step * 1e-6, math.inf, p
+        while step > shortest and new_value > value - 0.1 * step * decrease:
             step /= 2
             new_value, new_p = model(c + step * direction)
+        if new_value > value:
+            break
         c, value, p = c + step * direction, new_value, new_p
     return p
 
