@@ -51,6 +51,7 @@ from dpcvx.domains.submodular_ball import SubmodularBall, SubmodularPolyhedron
 from dpcvx.domains.vertex_norm_map import VertexNorm
 from dpcvx.estimators.registry import ESTIMATORS, estimator_class
 from dpcvx.losses import (
+    BoundedInfluence,
     ClippedLogistic,
     FractionalLogit,
     Huber,
@@ -101,6 +102,7 @@ REGRESSION_LOSSES: list[Loss] = [
     Squared(y_range=(-0.5, 3.0)),
     Huber(threshold=0.5),
     Huber(threshold=100.0),
+    BoundedInfluence(threshold=0.5),
     Quantile(quantile=0.5),
     Quantile(quantile=0.9),
     Welsch(scale=0.7),

@@ -200,8 +200,8 @@ class Problem:
 
     @property
     def smoothness(self) -> float:
-        """Smoothness of F in the l2 norm."""
-        return self.loss.smoothness(self.z_max) * self.row_norm**2 + self.l2
+        """Smoothness of F in the l2 norm, for usual records where the loss says so."""
+        return self.loss.usual_smoothness(self.z_max) * self.row_norm**2 + self.l2
 
     def lipschitz_in(self, psi: MirrorMap, clip: float | None = None) -> float:
         """Bound on the dual norm of the gradient of F, the ridge's included, in the geometry of psi."""

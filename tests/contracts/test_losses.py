@@ -9,7 +9,17 @@ import pytest
 from numba.extending import register_jitable
 from numpy.testing import assert_allclose, assert_array_equal
 
-from dpcvx.losses import Huber, Quantile, Sigmoid, SmoothHinge, Softmax, Squared, Welsch, exp_basic
+from dpcvx.losses import (
+    BoundedInfluence,
+    Huber,
+    Quantile,
+    Sigmoid,
+    SmoothHinge,
+    Softmax,
+    Squared,
+    Welsch,
+    exp_basic,
+)
 from zoo import ALL_LOSSES, BINARY_LOSSES, REGRESSION_LOSSES, SCALAR_LOSSES
 
 MARGINS = (0.3, 4.0)
@@ -126,7 +136,8 @@ def test_smoothness_constant_holds_and_is_attained(loss, z_max):
     assert sharpest <= declared * (1 + 1e-6)
     # At short margins this hinge is straight, and softmax declares the supremum over all scores.
     if not (loss in (SmoothHinge(), Softmax()) and z_max < 0.5):
-        assert sharpest >= 0.99 * declared
+        # The largest curvature of a bounded influence is that of far records, whose targets hold a length.
+        assert sharpest >= 0.99 * (1.0 if isinstance(loss, BoundedInfluence) else declared)
 
 
 def test_constants_without_a_bound_on_the_scores():

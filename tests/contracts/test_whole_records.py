@@ -9,11 +9,11 @@ import pytest
 import dpcvx as dp
 from dpcvx.accounting import Tight
 from dpcvx.audit.replay import discrepancies, record, replay
-from dpcvx.data import Quantiser, integer_bounds
+from dpcvx.data import CurvatureBound, CurvatureSum, GradientSum, Quantiser, ResidualBound, integer_bounds
 from dpcvx.data.quantise import remap
-from dpcvx.data.rows import Records
+from dpcvx.data.rows import Dense, Records
 from dpcvx.errors import WrongValue
-from dpcvx.losses import Logistic, WeightedLogistic
+from dpcvx.losses import BoundedInfluence, Huber, Logistic, WeightedLogistic
 from dpcvx.noise import SeededGenerator
 from dpcvx.solvers import NoisyGradientDescent, Standardised
 from dpcvx.solvers.one_step import with_uncertainty
@@ -83,12 +83,100 @@ def test_the_weighted_loss_is_the_square_of_the_factor_times_logistic_loss():
         assert abs(np.diff(found) / np.diff(points)).max() <= loss.smoothness(limit) + 1e-9
 
 
+def test_lengths_are_packed_with_targets_without_loss():
+    norms = np.concatenate([[0.0, 1e-9, 0.25, 1.0, 64.0, 1e9], RNG.uniform(0, 70, 500)])
+    f = BoundedInfluence.lengths(norms)
+    assert f.min() == 0.25
+    assert f.max() == 64
+    within = (norms >= 0.25) & (norms <= 64)
+    assert ((f >= norms) & (f < norms + 1 / 16))[within].all()
+    targets = RNG.normal(size=506) * 100
+    found = BoundedInfluence.unpack(BoundedInfluence.pack(targets, f))
+    np.testing.assert_allclose(found[0], targets, atol=2.0**-30)
+    assert (found[1] == f).all()
+    # A target that is too far is clipped, and does not reach the code.
+    far = BoundedInfluence.unpack(BoundedInfluence.pack(np.array([1e12, -1e12]), np.array([2.0, 0.25])))
+    assert (far[0] == [1024, -1024]).all()
+    assert (far[1] == [2.0, 0.25]).all()
+    assert np.isnan(BoundedInfluence.pack(np.array([np.nan]), np.array([1.0]))).all()
+
+
+def test_gradients_are_those_of_least_squares_clipped_to_a_norm():
+    """The stored row has norm 1, so that the clipped slope is the norm of the clipped gradient."""
+    y = RNG.normal(size=(1, 200)) * 2
+    scale = 0.9  # rows of 0.25 to 2 lengths
+    found = remap(Records(ROWS, y), Quantiser(SHRUNK, 0.0, scale, 0.25, shrink="gradient"), 0.0, 1.0)
+    whole = np.column_stack([ROWS.values * 2.0**-14 / scale, np.full(200, 0.25)])
+    norms = np.sqrt((whole**2).sum(axis=1))
+    assert 0.2 < np.mean(norms > 1) < 0.9
+    theta, loss = np.array([0.3, -0.5, 0.2, 1.0]), BoundedInfluence(1.5)
+    rows = found.rows.values * 2.0**-14
+    gradients = rows * loss.grad(rows @ theta, found.y[0])[:, None]
+    plain = whole * (whole @ theta - y[0])[:, None]
+    lengths = np.sqrt((plain**2).sum(axis=1))
+    assert 0.1 < np.mean(lengths > 1.5) < 0.9
+    expected = plain * np.minimum(1.0, 1.5 / lengths)[:, None]
+    # The grid of lengths leaves rows up to a sixteenth of a unit short of norm 1.
+    short = 1 / 16 / np.maximum(norms, 0.25)
+    assert (abs(gradients - expected).max(axis=1) <= 2e-3 + 1.5 * short * (lengths > 1.4)).all()
+    _, k2 = integer_bounds(SHRUNK, 4)
+    squares = (found.rows.values.astype(np.int64) ** 2).sum(axis=1)
+    assert 0.5 * k2 < squares.max() <= k2
+    slopes = [loss.slope(z, t, 1.5) for z, t in zip(rows @ theta, found.y[0], strict=True)]
+    np.testing.assert_allclose(slopes, loss.grad(rows @ theta, found.y[0]), atol=1e-9)
+
+
+def test_the_loss_is_convex_bounded_and_that_of_huber_without_a_code():
+    loss, z = BoundedInfluence(0.8, curvature_limit=3.0), np.linspace(-4, 4, 4001)
+    for f, t in itertools.product([0.25, 1.0, 2.5, 64.0], [-1.0, 0.0, 3.0]):
+        y = np.full(4001, BoundedInfluence.pack(np.array(t), np.array(f)))
+        slopes = loss.grad(z, y)
+        assert (np.diff(slopes) >= 0).all()
+        assert abs(slopes).max() <= loss.lipschitz(4.0) == 0.8
+        assert np.diff(slopes).max() / (z[1] - z[0]) <= loss.smoothness(4.0) + 1e-6
+        middle = (slopes[1:] + slopes[:-1]) / 2
+        risen = np.diff(loss.value(z, y))
+        np.testing.assert_allclose(risen, middle * (z[1] - z[0]), atol=2e-3)
+    y = RNG.normal(size=4001)
+    np.testing.assert_allclose(loss.value(z, y), Huber(0.8).value(z, y), atol=1e-12)
+    assert loss.largest_curvature(4.0) == 3.0
+    assert loss.clipped(0.3).threshold == 0.3
+
+
+@pytest.mark.parametrize("limit", [1.0, 2.5, 9.0])
+def test_no_record_moves_a_sum_by_more_than_its_bound(limit):
+    """Brute force over hostile rows and targets: gradient R sqrt(K2), Hessian Omega K2, meat S K2."""
+    values = [-(2**14), -5, 0, 1, 2**14]
+    rows = np.array(list(itertools.product(values, repeat=3)), dtype=np.int16)
+    targets = np.resize([1e300, -1e300, 0.0, 0.7, -3.0, np.nan, 4096.0 * 40], len(rows))[None]
+    quantiser = Quantiser(SHRUNK, 0.0, 0.05, 0.25, shrink="gradient")
+    found = remap(Records(Dense(rows), targets), quantiser, 0.0, 1.0)
+    _, k2 = integer_bounds(SHRUNK, 4)
+    loss, theta = BoundedInfluence(1.5, curvature_limit=limit), np.array([0.2, -0.1, 0.3, 0.5])
+    slope = ResidualBound(math.floor(1.5 * 2**20), math.floor(1.5 * 2**20))
+    bend, square = CurvatureBound(math.floor(limit * 2**12), 12), CurvatureBound(math.floor(2.25 * 2**12), 12)
+    largest = [0.0, 0.0, 0.0]
+    for i in range(len(rows)):
+        one = found.part(i, i + 1)
+        gradient = GradientSum(loss, theta, slope).of(one)
+        totals = CurvatureSum(loss, theta, slope, bend, square).of(one)
+        norms = [
+            math.sqrt(sum(int(v) ** 2 for v in np.ravel(each)))
+            for each in (gradient, totals.moments, totals.meat)
+        ]
+        bounds = (slope.l2 * math.sqrt(k2), bend.largest * k2, square.largest * k2)
+        for k, (norm, bound) in enumerate(zip(norms, bounds, strict=True)):
+            assert norm <= bound
+            largest[k] = max(largest[k], norm / bound)
+    assert min(largest) > 0.5
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("loss", [dp.Squared(), dp.Logistic()], ids=repr)
 def test_a_neighbour_reaches_nothing_but_the_sums(loss):
     p = dp.Problem(loss, dp.L2Ball(3.0), bounds=dp.Bounds(1.0), d=3)
     solver = with_uncertainty(Standardised(NoisyGradientDescent(n_iter=4)), 0.3, loss)
-    assert solver.shrink == ("numbers" if loss.affine else "labels")
+    assert solver.shrink == ("gradient" if loss.affine else "labels")
     plan = solver.plan(p, 80, dp.Budget(2.0, 1e-6), Tight())
     X, y = RNG.uniform(-1, 1, (80, 3)) ** 3, RNG.choice([-1.0, 1.0], 80)
     first = record(plan, dp.source(X, y, bounds=p.bounds), SeededGenerator(0))

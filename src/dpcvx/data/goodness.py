@@ -14,7 +14,7 @@ from dpcvx.data.lattice import fixed_point
 from dpcvx.data.rows import Records, dense_block
 from dpcvx.data.sums import Distance, PlainSum, RowBounds
 from dpcvx.errors import WrongValue
-from dpcvx.losses import DevianceLoss
+from dpcvx.losses import BoundedInfluence, DevianceLoss
 
 if TYPE_CHECKING:
     from dpcvx.accounting import Neighbours
@@ -45,14 +45,13 @@ class SquaredErrors:
 
     Terms of a record with target y and score z: (r^2, u/2, u^2), r = (z - y)/reach and u = y/target_reach
     clipped to [-1, 1]. Two records differ by at most sqrt(1 + 1.28615) in the l2 norm, and a record without a
-    target, (0, 0, 0), from another one by sqrt(1 + 1/4 + 1) at most. Of a record that was shrunk as a whole z
-    and y are divided by its factor again, which the feature of the intercept shows.
+    target, (0, 0, 0), from another one by sqrt(1 + 1/4 + 1) at most. Of a record that was divided by its
+    length z and y are multiplied by it again, which the target holds (`BoundedInfluence`).
     """
 
     reach: float
     target_reach: float
-    # stored integer of the intercept's feature, where far records are shrunk as a whole; 0 if none is
-    constant: int = 0
+    packed: bool = False  # whether records were divided by the lengths that their targets hold
     # part of R² that clipping may add; half of it counts as a standard deviation of R²
     lost: float = 0.0
 
@@ -62,15 +61,13 @@ class SquaredErrors:
     longest: ClassVar[float] = 2.25  # largest squared length of a record
 
     def terms(self, z: Vector, y: Vector, last: NDArray[np.int16], base: Vector) -> NDArray[np.int64]:
-        """Return the terms of records, shape (3, m).
-
-        `last`: the last feature of each, as it is stored; `base`: scores of a constant, which are not used.
-        """
+        """Return the terms of records, shape (3, m), of which `last` and `base` are not used."""
         known = ~np.isnan(y)
-        factor = np.maximum(last, 1) / self.constant if self.constant else np.ones(len(z))
-        target = np.where(known, y, 0.0)
-        error = np.where(known, np.clip((z - target) / (factor * self.reach), -1.0, 1.0), 0.0)
-        half = np.rint(np.clip(target / (factor * self.target_reach), -1.0, 1.0) * (ONE // 2))
+        target, length = np.where(known, y, 0.0), np.ones(len(z))
+        if self.packed:
+            target, length = BoundedInfluence.unpack(target)
+        error = np.where(known, np.clip(length * (z - target) / self.reach, -1.0, 1.0), 0.0)
+        half = np.rint(np.clip(length * target / self.target_reach, -1.0, 1.0) * (ONE // 2))
         halves = half.astype(np.int64)
         return np.stack([_rounded(error**2), halves, 4 * halves**2 >> GOODNESS_BITS])
 

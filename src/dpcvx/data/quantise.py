@@ -23,12 +23,13 @@ from dpcvx.data.lattice import FEATURE_BITS, integer_bounds
 from dpcvx.data.public_score import PublicScore
 from dpcvx.data.rows import Dense, Records, Sparse
 from dpcvx.errors import WrongValue
+from dpcvx.losses import BoundedInfluence
 from dpcvx.problem import Bounds
 
 __all__ = ["Quantiser", "enforce", "remap", "targets"]
 
 
-SHRINK = ("row", "numbers", "labels")
+SHRINK = ("row", "numbers", "labels", "gradient")
 CELLS_AT_ONCE = 2**20  # cells converted to float64 at a time
 
 
@@ -54,7 +55,8 @@ class Quantiser:
     # Treatment of a row longer than x_2, shrunk by f, in `remap`. "row": nothing else. "numbers":
     # intercept and target are shrunk too, so that the record has the weight f^2 in squared loss and a linear
     # model that is right keeps its coefficients. "labels": the intercept is shrunk and the label becomes y/f
-    # (`WeightedLogistic`).
+    # (`WeightedLogistic`). "gradient": every row is divided by its length f, on a grid, with intercept and
+    # target, and the target holds f, which gives the record its weight again (`BoundedInfluence`).
     shrink: str = "row"
     places: tuple[int, ...] | None = None  # columns that are kept, in this order; None for all
 
@@ -133,6 +135,30 @@ class Quantiser:
             found[start : start + step] = x_2 / np.maximum(norms, x_2)
         return found
 
+    def unit_rows(self, rows: Dense) -> tuple[Dense, Vector, Vector]:
+        """Return stored rows with their intercept, all of about norm 1, their divisors and codes of these.
+
+        A divisor is the code f of `BoundedInfluence`, which is at least the length, or the length where that
+        is larger than every code. Integers are checked against the bounds as those of any row.
+        """
+        from dpcvx.data.kernels import quantise_dense
+
+        n, d = rows.shape
+        center, scale, _ = self._limits(n, d)
+        width = d + (self.constant > 0)
+        plain = Quantiser(self.bounds)._limits(n, width)
+        stored, divisors, lengths = np.empty((n, width), dtype=np.int16), np.empty(n), np.empty(n)
+        step = max(1, CELLS_AT_ONCE // width)
+        for start in range(0, n, step):
+            cells = (rows.values[start : start + step] - center) / scale
+            if self.constant:
+                cells = np.column_stack([cells, np.full(len(cells), self.intercept)])
+            part, norms = slice(start, start + len(cells)), np.sqrt((cells**2).sum(axis=1))
+            lengths[part] = BoundedInfluence.lengths(norms / self.bounds.row_norm(width))
+            divisors[part] = np.maximum(lengths[part], norms / self.bounds.row_norm(width))
+            quantise_dense(cells / divisors[part, None], *plain[:2], *plain[2], stored[part])
+        return Dense(stored), divisors, lengths
+
     def _known_cells(self, blocks: Iterator[tuple[int, Vector]]) -> Iterator[tuple[int, Vector]]:
         """Blocks of rows with NaN in place of the value that stands for a missing cell."""
         for start, block in blocks:
@@ -202,6 +228,12 @@ def remap(records: Records, quantiser: Quantiser | None, center: float, scale: f
         raise WrongValue("Sparse records cannot be standardised: a centre would fill them.")
     # Stored integers are read as they are, in blocks.
     of_integers = replace(quantiser, center=unit * quantiser.center, scale=unit * quantiser.scale)
+    if quantiser.shrink == "gradient":
+        units, divisors, lengths = of_integers.unit_rows(rows)
+        y[:targets] = BoundedInfluence.pack(y[:targets] / divisors, lengths)
+        return replace(
+            records, rows=units, y=np.ascontiguousarray(y), step=1, constant=0, threads=None, block_rows=None
+        )
     stored = of_integers.quantise(rows.values)
     if quantiser.shrink != "row":
         factors = of_integers.factors(rows)

@@ -49,6 +49,11 @@ LONG_TAIL = (
     "where y is positive (PrivateGammaRegressor has effects on the mean), or narrow y_bounds to the range "
     "that you want to describe."
 )
+TAIL_UNKNOWN = (
+    "The tail of the target was not checked: the budget left no query for it. If a few targets make up most "
+    "of the variance of y, their errors are clipped, and intervals may miss the coefficients of least "
+    "squares."
+)
 RARE_CLASS = (
     " A logistic model sees a share p (1 - p) of how a record varies, p being the share of the second class: "
     "with 5 % it needs about five times the records or epsilon of equal classes. power(n, features, "
@@ -346,6 +351,8 @@ class Intervals(FittedModel):
         notes = [] if not self.l2 else [RIDGE]
         if self._uncertainty is not None and self._uncertainty.long_tail:
             notes.append(LONG_TAIL)
+        if self._uncertainty is not None and self._uncertainty.tail_unknown:
+            notes.append(TAIL_UNKNOWN)
         if self._terms().unseen:
             notes.append(POOLED)
         return [*notes, *self._doubts()]

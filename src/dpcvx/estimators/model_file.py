@@ -473,8 +473,8 @@ def _uncertainty(content: Any, size: int) -> Uncertainty | None:
     if content is None:
         return None
     # Older files do not say which part of the covariance is what, and how good the fit is.
-    unknown = {"sampling": None, "hidden": None, "kind": NONROBUST, "goodness": None, "long_tail": False}
-    fields = {**unknown, **_mapping(content, "uncertainty")}
+    unknown = {"sampling": None, "hidden": None, "kind": NONROBUST, "goodness": None}
+    fields = {**unknown, "long_tail": False, "tail_unknown": False, **_mapping(content, "uncertainty")}
     if set(fields) != _field_names(Uncertainty):
         raise WrongValue(f"uncertainty must have the fields {sorted(_field_names(Uncertainty))}.")
     weak = fields["weak"]
@@ -482,7 +482,7 @@ def _uncertainty(content: Any, size: int) -> Uncertainty | None:
         raise WrongValue("uncertainty must count its weak directions.")
     if not isinstance(fields["kind"], str) or fields["kind"] not in COVARIANCES:
         raise WrongValue(f"uncertainty must be of a kind among {', '.join(COVARIANCES)}.")
-    if not isinstance(fields["long_tail"], bool):
+    if not (isinstance(fields["long_tail"], bool) and isinstance(fields["tail_unknown"], bool)):
         raise WrongValue("uncertainty must say whether the target has a long tail.")
     return Uncertainty(
         _numbers(fields["estimate"], "estimate", (size,)),
@@ -494,6 +494,7 @@ def _uncertainty(content: Any, size: int) -> Uncertainty | None:
         fields["kind"],
         _goodness(fields["goodness"]),
         fields["long_tail"],
+        fields["tail_unknown"],
     )
 
 

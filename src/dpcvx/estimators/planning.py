@@ -48,7 +48,7 @@ from dpcvx.solvers import (
 )
 from dpcvx.solvers.calibrated import Calibrated
 from dpcvx.solvers.defaults import default
-from dpcvx.solvers.one_step import far_reach, hides_errors, with_uncertainty
+from dpcvx.solvers.one_step import far_reach, hides_errors, largest_bend, with_uncertainty
 from dpcvx.solvers.scaled_target import (
     SELECTING,
     SHORT_NOISE,
@@ -439,9 +439,10 @@ class Planning(Parameters):
         redundant: Vector | None,
     ) -> Plan:
         if self.uncertainty:
+            share = float(self.uncertainty)
+            bend = largest_bend(problem.d - bool(self.fit_intercept), n, budget, share)
             candidates = tuple(
-                with_uncertainty(each, float(self.uncertainty), problem.loss, far_reach(n, budget))
-                for each in candidates
+                with_uncertainty(each, share, problem.loss, far_reach(n, budget), bend) for each in candidates
             )
             if redundant is not None:
                 candidates = tuple(each.with_redundant(redundant) for each in candidates)

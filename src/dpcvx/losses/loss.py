@@ -128,6 +128,10 @@ class Loss(Protocol):
         """
         return self.smoothness(z_max)
 
+    def usual_smoothness(self, z_max: float) -> float:
+        """Return a bound of the mean of phi'' over usual records, for step sizes: by default `smoothness`."""
+        return self.smoothness(z_max)
+
     @property
     def weighted(self) -> "Loss | None":
         """The loss of records that are shrunk as a whole, labels divided by the factor; None if unknown."""

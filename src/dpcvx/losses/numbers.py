@@ -12,7 +12,7 @@ from dpcvx.losses import slopes
 from dpcvx.losses.loss import Link, Loss, TargetKind, check_positive, check_range, largest_residual
 from dpcvx.vouched import vouched
 
-__all__ = ["Huber", "Quantile", "Squared", "Welsch"]
+__all__ = ["BoundedInfluence", "Huber", "Quantile", "Squared", "Welsch"]
 
 
 @vouched("minimisers", "queries")
@@ -128,6 +128,104 @@ class Huber(Loss):
     def smoothness(self, z_max: float) -> float:
         """Return 1."""
         return 1.0
+
+    def clipped(self, limit: float) -> Loss:
+        """Return the loss with the smaller threshold."""
+        return replace(self, threshold=min(limit, self.threshold))
+
+
+@dataclass(frozen=True)
+class BoundedInfluence(Loss):
+    """Squared loss of records whose gradients, not residuals, are clipped: of a row x/f and the target t/f.
+
+    phi'(z, y) = clip(f^2 (z - t), -threshold, threshold), y = t + 4096 k, f = 1 + k/16
+
+    If x/f has norm 1, the gradient f^2 (<x/f, theta> - t/f) x/f is that of the squared loss of the record
+    (x, t), clipped to the norm `threshold`: an estimator of bounded influence (Krasker and Welsch 1982). Far
+    records count as in least squares unless their residuals are large too, and residuals near the mean of the
+    features are clipped later. `pack` puts f, on a grid, and the target into one number; a target without a
+    code has f = 1, and the loss is Huber's.
+
+    Parameters
+    ----------
+    threshold : float
+        Largest norm of a gradient, for rows of norm 1.
+    y_range : tuple of float
+        Public interval that holds every target; slopes are bounded for others too.
+    target_deviation : float, optional
+        Standard deviation of the targets, where they have been scaled to one. Predictions use it.
+    curvature_limit : float
+        A record's curvature f^2 is clipped at this size in a released Hessian.
+    """
+
+    threshold: float
+    y_range: tuple[float, float] = (-1.0, 1.0)
+    target_deviation: float | None = None
+    curvature_limit: float = 1.0
+
+    name: ClassVar[str] = "bounded_influence"
+    target: ClassVar[TargetKind] = "numbers"
+    link: ClassVar[Link] = "identity"
+    convex: ClassVar[bool] = True
+    slope = staticmethod(slopes.bounded_influence_slope)
+    shortest: ClassVar[float] = 0.25  # smallest f
+    longest: ClassVar[float] = 64.0  # largest f
+
+    def __post_init__(self) -> None:
+        check_positive("BoundedInfluence", "threshold", self.threshold)
+        check_positive("BoundedInfluence", "curvature_limit", self.curvature_limit)
+        check_range(self.y_range)
+
+    @property
+    def parameter(self) -> float:
+        """The threshold."""
+        return self.threshold
+
+    @classmethod
+    def lengths(cls, norms: Vector) -> Vector:
+        """Return the smallest f on the grid that are at least these norms; the largest where none is."""
+        found: Vector = np.clip(np.ceil(slopes.LENGTHS * norms) / slopes.LENGTHS, cls.shortest, cls.longest)
+        return found
+
+    @staticmethod
+    def pack(targets: Vector, f: Vector) -> Vector:
+        """Return one number for each target and f; targets beyond a quarter of 4096 are clipped."""
+        largest = slopes.PACKING / 4
+        packed: Vector = np.clip(targets, -largest, largest) + slopes.PACKING * slopes.LENGTHS * (f - 1)
+        return packed
+
+    @staticmethod
+    def unpack(y: Vector) -> tuple[Vector, Vector]:
+        """Return the targets and f that were packed."""
+        k = np.rint(y / slopes.PACKING)
+        return y - slopes.PACKING * k, 1 + k / slopes.LENGTHS
+
+    def value(self, z: Vector, y: Vector) -> Vector:
+        """Return phi(z, y)."""
+        t, f = self.unpack(y)
+        c = self.grad(z, y)
+        return c * (z - t - 0.5 * c / f**2)
+
+    def grad(self, z: Vector, y: Vector) -> Vector:
+        """Return the clipped slope."""
+        t, f = self.unpack(y)
+        return np.clip(f**2 * (z - t), -self.threshold, self.threshold)
+
+    def lipschitz(self, z_max: float, ord: float = 2) -> float:
+        """Return the threshold."""
+        return self.threshold
+
+    def smoothness(self, z_max: float) -> float:
+        """Return the square of the largest f."""
+        return self.longest**2
+
+    def usual_smoothness(self, z_max: float) -> float:
+        """Return 1: rows are divided by a little more than their root mean square length before f is."""
+        return 1.0
+
+    def largest_curvature(self, z_max: float) -> float:
+        """Return `curvature_limit`."""
+        return self.curvature_limit
 
     def clipped(self, limit: float) -> Loss:
         """Return the loss with the smaller threshold."""

@@ -7,6 +7,9 @@ and every device rounds alike: a slope gives the same bits on every backend. The
 
 from dpcvx.arrays import Vector
 
+PACKING = 4096.0  # distance of two codes of a row's length in the targets of `BoundedInfluence`
+LENGTHS = 16.0  # codes for one unit of a row's length
+ROUNDING = 1.5 * 2.0**52  # adding and subtracting it rounds to the nearest integer
 LARGEST_MEAN = 3.0  # of Poisson loss, in the units of the scaled target; larger means count as this one
 
 
@@ -60,6 +63,18 @@ def clipped_logistic_slope(z: float, y: float, a: float) -> float:
 def huber_slope(z: float, y: float, a: float) -> float:
     """Return z - y clipped to [-a, a]."""
     r = z - y
+    if r > a:
+        return a
+    if r < -a:
+        return -a
+    return r
+
+
+def bounded_influence_slope(z: float, y: float, a: float) -> float:
+    """Return f^2 (z - t) clipped to [-a, a], where y = t + 4096 k and f = 1 + k/16."""
+    k = (y / PACKING + ROUNDING) - ROUNDING
+    f = 1.0 + k / LENGTHS
+    r = f * f * (z - (y - PACKING * k))
     if r > a:
         return a
     if r < -a:

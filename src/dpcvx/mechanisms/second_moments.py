@@ -109,7 +109,7 @@ class NoisySecondMoments(GaussianMechanism):
     def _bits(self) -> int:
         """Bits of a curvature: as many as exact sums of n records have room for."""
         k_inf, _ = integer_bounds(self.problem.bounds, self.problem.d)
-        beta = max(1.0, self.problem.loss.smoothness(self.problem.z_max))
+        beta = max(1.0, self.problem.loss.largest_curvature(self.problem.z_max))
         left = math.floor(math.log2(LARGEST_SUM / (4 * self.n * k_inf**2 * beta)))
         most = MOST_BITS if self.neighbours.weight == 1 else WEIGHTED_BITS
         return max(1, min(most, left))

@@ -161,6 +161,7 @@ class Uncertainty:
     goodness: Goodness | None = None  # of the fit, not of the estimate; None where it was not released
     # whether released numbers show a target with a long tail, whose clipped errors bias the estimate
     long_tail: bool = False
+    tail_unknown: bool = False  # whether no released number shows how long the tail is
 
     def mapped(self, transform: Callable[[Vector], Vector], variance: float = 1.0) -> Uncertainty:
         """Return the same after an affine map of the parameter, in units with another variance of targets."""

@@ -251,6 +251,9 @@ _LISTED = (
     Default("solvers.scaled_target.LARGEST", 10.0,
             "standard deviations of the target beyond which one is clipped",
             "not measured: nearly all targets are nearer", predicts=False),
+    Default("solvers.scaled_target.DOUBTFUL_TAIL", 0.38,
+            "the same for a warning beside standard errors, which clipped errors bias; an exponential law "
+            "has 0.46", "benchmarks/real_coverage.py", predicts=False),
     Default("solvers.calibrated.SHARE", 0.1,
             "of mu^2 for the sums of targets and of predicted means, by which means are calibrated",
             "benchmarks/families.py", predicts=False),
@@ -278,11 +281,18 @@ _LISTED = (
             "number of features", "benchmarks/interval_coverage.py", predicts=False),
     Default("solvers.one_step.WIDE", (6.0, 1.0),
             "reach of cells and stretch of rows for linear models: clipped cells bias their coefficients; "
-            "records with longer rows count less, which causes no bias",
+            "gradients of longer rows are clipped, which causes little bias",
             "benchmarks/intervals.py", predicts=False),
     Default("solvers.one_step.FARTHEST", 16.0,
             "largest reach of cells where records are many: clipped cells bias coefficients of skewed "
             "features", "benchmarks/interval_coverage.py", predicts=False),
+    Default("solvers.one_step.SEEN_BY", 8.0,
+            "curvature of usual directions over that which noise hides, from which far records have a larger "
+            "curvature in the Hessian than others: correlated columns need room",
+            "benchmarks/real_coverage.py", predicts=False),
+    Default("solvers.one_step.MOST_BEND", 64.0,
+            "largest curvature of a far record in the Hessian: of a row that is 8 times as long as most",
+            "not measured: hardly any row is longer", predicts=False),
     Default("solvers.one_step.NARROW", (3.0, 2.0),
             "the same for others: a logistic model is less sensitive to far cells, and descent on longer "
             "rows ends too far from the minimiser", "benchmarks/intervals.py", predicts=False),

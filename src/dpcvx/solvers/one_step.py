@@ -11,7 +11,7 @@ import numpy as np
 
 from dpcvx.accounting import Accountant, Budget, Following, gaussian_epsilon, gaussian_mu, spendable
 from dpcvx.arrays import Vector
-from dpcvx.data import FEATURE_BITS, Deviances, FitMeasure, LogLosses, SquaredErrors
+from dpcvx.data import Deviances, FitMeasure, LogLosses, SquaredErrors
 from dpcvx.domains import HasEuclideanRadius
 from dpcvx.errors import Incompatible, WrongValue
 from dpcvx.events import Compose, Gaussian
@@ -35,7 +35,7 @@ from dpcvx.solvers.scaled_target import LOG_UNIT, ScaledTarget
 from dpcvx.solvers.standardised import INTERCEPT, Standardised
 from dpcvx.solvers.typical_data import mean_curvature
 
-__all__ = ["OneStep", "far_reach", "hides_errors", "with_uncertainty"]
+__all__ = ["OneStep", "far_reach", "hides_errors", "largest_bend", "with_uncertainty"]
 
 MEAT_SHARE: float = default("solvers.one_step.MEAT_SHARE")
 GOODNESS_SHARE: float = default("solvers.one_step.GOODNESS_SHARE")
@@ -48,7 +48,7 @@ SHARE_LOSSES = (1.5, 6.0)  # the same for shares, whose log-losses are smaller
 LEAST_DEVIANCE = 6.0  # of amounts: small ones have a large deviance too, 6 at a twentieth of their mean
 # Cells within so many standard deviations, and rows within so many root mean square lengths, are not clipped.
 # Clipped cells bias a linear model: 1 cell in 1,100 of an exponential feature is beyond six deviations. Its
-# records with longer rows count less, and are not moved. A logistic model is less sensitive to far cells, and
+# rows are not shrunk: gradients are clipped. A logistic model is less sensitive to far cells, and
 # descent on longer rows would end too far from the minimiser.
 WIDE: tuple[float, float] = default("solvers.one_step.WIDE")
 NARROW: tuple[float, float] = default("solvers.one_step.NARROW")
@@ -57,6 +57,9 @@ ROOM: float = default("solvers.one_step.ROOM")
 LATE: float = default("solvers.one_step.LATE")
 # The mean squared error takes the place of the meat's trace where the noise of that is a larger share of it.
 NOISY_TRACE = 1 / 3
+USUAL_VARIANCE = 0.7  # of standardised features with correlations of 0.3, in all directions but one
+SEEN_BY: float = default("solvers.one_step.SEEN_BY")
+MOST_BEND: float = default("solvers.one_step.MOST_BEND")
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,7 @@ class OneStep(Solver):
     redundant: tuple[tuple[float, ...], ...] = field(default=(), repr=False)
     # {"", "squares", "log-loss", "deviance"}: how goodness of fit is measured; not at all by default
     goodness: str = field(default="", repr=False)
-    stored_intercept: int = field(default=0, repr=False)  # `constant` of `SquaredErrors`
+    packed: bool = field(default=False, repr=False)  # of `SquaredErrors`
     # value of the last feature of every record, for logistic loss; 0 if it has no such feature
     last_feature: float = field(default=0.0, repr=False)
 
@@ -204,7 +207,7 @@ class OneStep(Solver):
         else:
             clip, lost = _clip_of_errors(n / multiplier)
             reach = min(deviation * clip, 2 * largest)
-        return SquaredErrors(reach, min(reach, largest), self.stored_intercept, lost)
+        return SquaredErrors(reach, min(reach, largest), self.packed, lost)
 
     def _ask_goodness(
         self, plan: Plan, theta: Vector, ask: Asking
@@ -300,7 +303,9 @@ def hides_errors(plan: Plan, margin: float = 2.0) -> bool:
         return False
     moments = _any(plan.stages[-1].mechanism)
     d = moments.problem.d - solver.intercept
-    usual = (1 - INTERCEPT**2 * solver.intercept) * 0.7 / (solver.stretch * (1 + math.sqrt(d))) ** 2
+    usual = (
+        (1 - INTERCEPT**2 * solver.intercept) * USUAL_VARIANCE / (solver.stretch * (1 + math.sqrt(d))) ** 2
+    )
     usual *= mean_curvature(moments.problem, solver.clip)
     return bool(usual < margin * 2 * moments.noise / math.sqrt(2) * math.sqrt(moments.problem.d))
 
@@ -319,12 +324,32 @@ def far_reach(n: int, budget: Budget) -> float:
     return min(max(WIDE[0], 0.1 * math.sqrt(many)), FARTHEST)
 
 
-def with_uncertainty(solver: Solver, share: float, loss: Loss, far: float = WIDE[0]) -> Solver:
+def largest_bend(d: int, n: int, budget: Budget, share: float) -> float:
+    """Return the curvature at which records are clipped in the Hessian of a linear model.
+
+    A record whose row is f times as long as most has the curvature f^2, and the noise of the Hessian is
+    proportional to the largest one. A smaller limit makes the Hessian of far records too small, and standard
+    errors of their columns too large. Where usual directions (see `hides_errors`) have 8 k^2 times the
+    curvature that noise hides, the limit is k, so that correlated columns have room too; it is at least 1.
+    `d`: features without the intercept; `share`: of mu^2 for the Hessian.
+    """
+    if budget.delta == 0:
+        return 1.0
+    paid = spendable(budget)
+    mu = gaussian_mu(paid.epsilon, paid.delta) * math.sqrt(share * (1 - MEAT_SHARE) * (1 - GOODNESS_SHARE))
+    noise = math.sqrt(budget.neighbours.cone_squared / 2) / (n * mu)
+    seen = (1 - INTERCEPT**2) * USUAL_VARIANCE / (1 + math.sqrt(d)) ** 2 / (2 * noise * math.sqrt(d + 1))
+    return min(max(1.0, math.sqrt(seen / SEEN_BY)), MOST_BEND)
+
+
+def with_uncertainty(
+    solver: Solver, share: float, loss: Loss, far: float = WIDE[0], bend: float = 1.0
+) -> Solver:
     """Return the solver that fits like another one and states its uncertainty.
 
     `solver`: if it standardises, the step is made in its coordinates, with rows of which few are shortened;
-    `share`: of mu^2 for the Hessian; `loss`: of the problem; `far`: reach of cells where records are shrunk
-    as a whole.
+    `share`: of mu^2 for the Hessian; `loss`: of the problem; `far`: reach of cells where no row is shrunk
+    alone; `bend`: see `largest_bend`.
     """
     goodness = "squares" if loss.affine else ""
     if loss.link == "logit" and loss.target == "labels":
@@ -336,22 +361,21 @@ def with_uncertainty(solver: Solver, share: float, loss: Loss, far: float = WIDE
     if isinstance(solver, Standardised):
         # Shapes of an additive model are flat beyond their knots, so far cells bias them little.
         (reach, stretch), shrink = NARROW, "row"
-        if solver.basis is None and loss.affine:
-            reach, stretch, shrink = far, WIDE[1], "numbers"
-        # The objective of a minimiser takes labels -1 and 1 alone.
-        elif solver.basis is None and loss.weighted and not isinstance(solver.solver, ObjectivePerturbation):
-            reach, stretch, shrink = far, WIDE[1], "labels"
-        shrunk = shrink == "numbers" and solver.intercept
-        stored = math.floor(2**FEATURE_BITS * INTERCEPT) if shrunk else 0
+        # The objective of a minimiser takes plain numbers, and labels -1 and 1, alone.
+        if solver.basis is None and not isinstance(solver.solver, ObjectivePerturbation):
+            if loss.affine:
+                reach, stretch, shrink = far, WIDE[1], "gradient"
+            elif loss.weighted:
+                reach, stretch, shrink = far, WIDE[1], "labels"
         curved = goodness == "log-loss" and solver.intercept and solver.basis is None
         step = OneStep(
             solver.solver,
             share,
             goodness=goodness,
-            stored_intercept=stored,
+            packed=shrink == "gradient",
             last_feature=INTERCEPT if curved else 0.0,
         )
-        return replace(solver, solver=step, stretch=stretch, reach=reach, shrink=shrink)
+        return replace(solver, solver=step, stretch=stretch, reach=reach, shrink=shrink, bend=bend)
     return OneStep(solver, share, goodness=goodness)
 
 

@@ -36,6 +36,7 @@ __all__ = [
     "TargetUnits",
     "count_records",
     "covering_deviations",
+    "enough_shown",
     "has_enough_records",
     "measure_target",
     "residual_deviations",
@@ -73,6 +74,7 @@ LEAST_MEAN = 0.05  # of a target >= 0, in its standard deviations: the noise on 
 TAIL_NOISE: float = default("solvers.scaled_target.TAIL_NOISE")
 LONG_TAIL: float = default("solvers.scaled_target.LONG_TAIL")
 LOST_DEVIATION: float = default("solvers.scaled_target.LOST_DEVIATION")
+DOUBTFUL_TAIL: float = default("solvers.scaled_target.DOUBTFUL_TAIL")
 MOST_SEEN = 0.9  # clipped mean squares above it say only that the range is too narrow
 LOST_TARGET = (
     "The model may be worse than a constant: the released standard deviation of y is no larger than its "
@@ -95,7 +97,14 @@ class TargetScale:
     deviation: float
     present: int
     caution: str | None  # where the standard deviation is hidden by noise
-    long_tail: bool = False  # whether a few targets make up most of the variance
+    # mean square of targets clipped at one standard deviation, and the standard deviation of its noise added;
+    # None if it was not asked for
+    within: float | None = None
+
+    @property
+    def long_tail(self) -> bool:
+        """Whether a few targets make up most of the variance."""
+        return self.within is not None and self.within < LONG_TAIL
 
     def doubt(self, loss: Loss) -> str | None:
         """Return a warning about a fit with this loss, from released numbers alone."""
@@ -118,8 +127,8 @@ class TargetScale:
         if loss.link == "identity":
             kept = min(max(residual, RESIDUAL[0]), RESIDUAL[1]) / RESIDUAL[1]
             unit = UNIT * self.deviation / (kept if self.long_tail and loss.affine else 1.0)
-            long = self.long_tail and loss.affine
-            return TargetUnits(self.center, unit, self.center, unit, long_tail=long)
+            tail = "unknown" if self.within is None else "long" if self.within < DOUBTFUL_TAIL else ""
+            return TargetUnits(self.center, unit, self.center, unit, tail=tail if loss.affine else "")
         if loss.link == "logit":
             center = min(max(self.center, -MOST_SHARE), MOST_SHARE)
             start = math.log((1 + center) / (1 - center))
@@ -141,7 +150,8 @@ class TargetUnits:
     level: float = 0.0
     factor: float = 1.0
     start: float = 0.0
-    long_tail: bool = False  # whether clipped residuals may bias a least-squares fit
+    # "long" if clipped residuals may bias a least-squares fit, "unknown" if nothing shows whether they do
+    tail: str = ""
 
     def variance(self, loss: Loss) -> float:
         """Return one unit of the fit's dispersion in the units of the target."""
@@ -224,7 +234,9 @@ def _looks(n: int, budget: Budget, share: float) -> int:
     return min(max(math.floor((LOOK_NOISE / one.noise) ** 2), LOOKS[0]), LOOKS[1])
 
 
-def measure_target(stage: Stage, n: int, ask: Asking, limit: float, *, centred: bool) -> TargetScale:
+def measure_target(
+    stage: Stage, n: int, ask: Asking, limit: float, *, centred: bool, shown: int = 3
+) -> TargetScale:
     """Ask for centre and standard deviation of the target, each time within a range that fits better.
 
     Each answer holds the mean m and the mean square of u = (y - center)/reach, clipped at 1. The centre moves
@@ -233,12 +245,12 @@ def measure_target(stage: Stage, n: int, ask: Asking, limit: float, *, centred: 
     it gives the standard deviation: that of a normal target with such a clipped mean square, and no less than
     the last answer gave. The next reach is a few of these. Where noise hides the variance, the next reach is
     half of the last one, or three times the noise: the centre is known better than that. If answers
-    are noisy, all of them together give the standard deviation in the end. If they are not, and the last
-    three showed the spread, the last question is one of targets clipped at one standard deviation: their mean
-    square is 0.52 for a normal law, and small if the tail is long.
+    are noisy, all of them together give the standard deviation in the end. If they are not, and enough of the
+    last three showed the spread, the last question is one of targets clipped at one standard deviation: their
+    mean square is 0.52 for a normal law, and small if the tail is long.
 
     `stage`: of `target_stage`; `limit`: largest absolute target; `centred`: whether the centre is free; it is
-    0 otherwise.
+    0 otherwise; `shown`: how many of three are enough.
     """
     mechanism: Any = stage.mechanism
     center, spread, reach = 0.0, (CENTER * limit) ** 2, limit
@@ -246,10 +258,10 @@ def measure_target(stage: Stage, n: int, ask: Asking, limit: float, *, centred: 
     seen: list[bool] = []
     shares: list[float] = []
     answers: list[tuple[float, float, float, float]] = []
-    present, within = n, 1.0  # `within`: mean square of targets clipped at one standard deviation
+    present, within = n, None
     for left in reversed(range(stage.n_calls)):
-        if left == 0 and mechanism.noise <= TAIL_NOISE and len(seen) > 2 and all(seen[-3:]):
-            within = n / present * float(ask.target(center, deviation)[2])
+        if left == 0 and mechanism.noise <= TAIL_NOISE and len(seen) > 2 and sum(seen[-3:]) >= shown:
+            within = n / present * float(ask.target(center, deviation)[2]) + mechanism.noise
             break
         answer = ask.target(center, reach)
         shares.append(float(answer[0]))
@@ -278,9 +290,15 @@ def measure_target(stage: Stage, n: int, ask: Asking, limit: float, *, centred: 
         deviation = _combine_answers(answers, noise, center, limit, centred=centred)
     # A target that fills a good part of its bounds is not lost, even if noise hides how much.
     warns = lost and deviation < LOST_DEVIATION * limit
-    return TargetScale(
-        center, deviation, present, LOST_TARGET if warns else None, within + mechanism.noise < LONG_TAIL
-    )
+    return TargetScale(center, deviation, present, LOST_TARGET if warns else None, within)
+
+
+def enough_shown(solver: Solver) -> int:
+    """Return how many of the last answers must show the spread of the target before its tail is asked for.
+
+    All three, unless the fit has standard errors, which a long tail makes wrong. `solver`: of the fit.
+    """
+    return 3 if solver.hessian_share is None else 2
 
 
 def _combine_answers(
@@ -388,7 +406,7 @@ class ScaledFit(Solver):
         theta = solver.run(fit, fit_ask)
         if fit_ask.uncertainty is not None:
             known = fit_ask.uncertainty.mapped(back, units.variance(plan.problem.loss))
-            ask.publish(replace(known, long_tail=units.long_tail))
+            ask.publish(replace(known, long_tail=units.tail == "long", tail_unknown=units.tail == "unknown"))
         return back(theta)
 
 
@@ -461,7 +479,8 @@ class ScaledTarget(ScaledFit):
     def run(self, plan: Plan, ask: Asking) -> Vector:
         """Measure the target, fit, and return to its units."""
         limit, stage = plan.problem.loss.y_range[1], plan.stages[0]
-        scale = measure_target(stage, plan.n, ask, limit, centred=self.intercept > 0)
+        shown = enough_shown(self.solver)
+        scale = measure_target(stage, plan.n, ask, limit, centred=self.intercept > 0, shown=shown)
         rows, length = None, self.length or 1.0
         if self.length is not None:
             rows = Quantiser(Bounds(1.0, 1.0), 0.0, length, shrink="numbers")

@@ -13,6 +13,7 @@ from dpcvx.arrays import Vector
 from dpcvx.data import FEATURE_BITS, AdditiveBasis, PublicScore, Quantiser, Region
 from dpcvx.errors import Incompatible
 from dpcvx.events import Compose, Repeat
+from dpcvx.losses import BoundedInfluence, Huber
 from dpcvx.mechanisms import Mechanism, NoisyLength, NoisyMoments, NoisyPair, NoisyTarget
 from dpcvx.plans import Asking, Plan, Solver, Stage
 from dpcvx.problem import Bounds, Problem
@@ -24,6 +25,7 @@ from dpcvx.solvers.scaled_target import (
     ScaledFit,
     TargetUnits,
     count_records,
+    enough_shown,
     measure_target,
     scaled_loss,
     start_at,
@@ -117,10 +119,13 @@ class Standardised(ScaledFit):
         its columns of numbers.
     residual : float
         Residuals of squared loss are clipped at this many standard deviations of the target.
-    shrink : {"row", "numbers", "labels"}
-        Whether rows that are too long are shrunk alone, or with their targets (`Quantiser`). With their
-        targets, numbers or labels, the coefficients of a model that is right stay the same: far records count
-        less, and none is moved.
+    shrink : {"row", "labels", "gradient"}
+        Whether rows that are too long are shrunk alone, or with their labels (`Quantiser`), with which the
+        coefficients of a model that is right stay the same: far records count less, and none is moved. With
+        "gradient", for numbers, gradients are clipped in the place of rows and residuals
+        (`BoundedInfluence`).
+    bend : float
+        With "gradient", the curvature at which a record is clipped in a released Hessian.
     """
 
     solver: Solver
@@ -134,6 +139,7 @@ class Standardised(ScaledFit):
     # columns of which every level has a feature: first feature, last + 1, and the feature of a cell's level
     compared: tuple[tuple[int, int, float], ...] = field(default=(), repr=False)
     shrink: str = "row"
+    bend: float = field(default=1.0, repr=False)
     marked: tuple[int, ...] = field(default=(), repr=False)  # features whose stored 0 is a missing cell
     # shapes within bounds: place of a number, largest difference of its contributions, sign of slopes or 0
     limits: tuple[tuple[int, float, int], ...] = field(default=(), repr=False)
@@ -151,7 +157,7 @@ class Standardised(ScaledFit):
 
     def with_coordinates(self, solver: Solver) -> Solver:
         """Return another solver, standardised."""
-        return replace(self, solver=solver, stretch=1.0, reach=REACH, shrink="row")
+        return replace(self, solver=solver, stretch=1.0, reach=REACH, shrink="row", bend=1.0)
 
     def squares_left(self, plan: Plan, shares: tuple[float, ...]) -> tuple[float, ...]:
         """Return 1 for a column whose variance was measured, less where noise hides it.
@@ -176,6 +182,8 @@ class Standardised(ScaledFit):
         loss = scaled_loss(problem.loss, self.residual) if problem.loss.unit_free else problem.loss
         if self.shrink == "labels" and loss.weighted is not None:
             loss = loss.weighted
+        if self.shrink == "gradient" and isinstance(loss, Huber):
+            loss = BoundedInfluence(loss.threshold, loss.y_range, loss.target_deviation, self.bend)
         return replace(problem, loss=loss, bounds=Bounds(1.0, 1.0), d=self._width(problem) + self.intercept)
 
     def _targets(self, problem: Problem) -> int:
@@ -411,7 +419,8 @@ class Standardised(ScaledFit):
             log_odds = measure_log_odds(plan.stages[0], ask)
             units = TargetUnits(level=log_odds, start=log_odds)
             return self.solver.with_log_odds(self._fit(plan), log_odds), units, None, None
-        scale = measure_target(plan.stages[0], plan.n, ask, loss.y_range[1], centred=self.intercept)
+        shown, limit = enough_shown(self.solver), loss.y_range[1]
+        scale = measure_target(plan.stages[0], plan.n, ask, limit, centred=self.intercept, shown=shown)
         return self.solver, scale.units(loss, self.residual), scale.present, scale.doubt(loss)
 
     def run(self, plan: Plan, ask: Asking) -> Vector:
