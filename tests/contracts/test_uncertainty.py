@@ -276,6 +276,36 @@ def test_no_fit_says_that_it_has_no_sampling_error():
     assert np.median(np.sqrt(np.diag(known.sampling)[:2])) == pytest.approx(0.045, rel=0.5)
 
 
+def test_a_clipped_hessian_is_scaled_back():
+    """With D its square root of what is missing, the step is that of the whole Hessian."""
+    rng = np.random.default_rng(3)
+    d = 4
+    root = rng.normal(size=(d, d))
+    whole, meat = root @ root.T + np.eye(d), 0.1 * (root @ root.T + np.eye(d))
+    D = np.diag([1.5, 1.0, 2.0, 1.0])
+    short = np.linalg.inv(D) @ whole @ np.linalg.inv(D)
+    fit, slope = rng.normal(size=d), Steepness(rng.normal(size=d), rng.normal(size=d), 0.01)
+    plain = Curvature(whole, 1e-9, 0.1, meat=meat)
+    scaled = Curvature(short, 1e-9, 0.1, meat=meat, scale=D)
+    expected = one_step(fit, slope, plain, n=1000, reach=10.0)
+    found = one_step(fit, slope, scaled, n=1000, reach=10.0)
+    np.testing.assert_allclose(found.estimate, expected.estimate, rtol=1e-9)
+    np.testing.assert_allclose(found.covariance, expected.covariance, rtol=1e-9)
+    assert not np.allclose(
+        one_step(fit, slope, Curvature(short, 1e-9, 0.1), n=1000, reach=10.0).estimate, found.estimate
+    )
+
+
+def test_scales_follow_released_mean_squares_where_noise_allows_it():
+    step = OneStep(NoisyGradientDescent(), 0.2).with_squares(np.array([0.4, 0.1, 0.0]))
+    hessian = np.diag([0.1, 0.1, 0.05])
+    low = 0.1 + 2 * np.sqrt(2) * 1e-3
+    np.testing.assert_allclose(step._scale(hessian, 1e-3), [np.sqrt(0.4 / low), 1.0, 1.0])
+    # Noise hides a direction: nothing is scaled.
+    assert (step._scale(hessian, 0.02) == 1).all()
+    assert (OneStep(NoisyGradientDescent(), 0.2)._scale(hessian, 1e-3) == 1).all()
+
+
 def test_gradients_are_averaged_by_their_precision():
     one = Steepness(np.array([0.0]), np.array([1.0]), 1.0)
     two = Steepness(np.array([5.0]), np.array([6.0]), 0.5)

@@ -36,6 +36,11 @@ HEADING = """\
 MORE = """ and from the {kind} that the file declares.
 # If a program made these from the cells, one cell may have decided an entry below: correct it, and do not
 # share this file before"""
+MODEL = (
+    "Choose the model by the target: linear for numbers, logistic for 0 and 1, yes and no, or other levels "
+    '(kind = "boolean" or "levels"), poisson for counts, gamma for amounts of money, fractional for shares.'
+)
+NAMED_MODEL = "The model, {model}, is guessed from the name of the target."
 SEPARATORS = {";": '";"', "\t": "tab", "|": '"|"', ",": '","'}  # of CSV files, as they are typed
 
 
@@ -83,10 +88,11 @@ def declare(
             f"{out} exists already: choose another --out, add --force to replace it, or --epsilon to fill in "
             "open bounds."
         )
-    _propose(out, data, options.form(data), target)
+    model = _propose(out, data, options.form(data), target)
     typer.echo(
         "Fill in each question mark, check the rest, and delete the line  confirmed = false;  then:"
-        f"  dpcvx fit {data} --bounds {out} --model linear --epsilon 1 --uncertainty auto --out model.json\n"
+        f"  dpcvx fit {data} --bounds {out} --model {model or 'linear'} --epsilon 1 --uncertainty auto "
+        f"--out model.json\n{MODEL if model is None else NAMED_MODEL.format(model=model)}\n"
         "That prints a table with standard errors and intervals; without --uncertainty the whole budget goes "
         "to the model.\n"
         f"Or answer queries about it on a web page:  dpcvx serve {data} --schema {out} --epsilon 1\n"
@@ -94,10 +100,10 @@ def declare(
     )
 
 
-def _propose(out: Path, data: Path, form: Any, target: str | None) -> None:
-    """Write a schema file from the header of a table."""
+def _propose(out: Path, data: Path, form: Any, target: str | None) -> str | None:
+    """Write a schema file from the header of a table, and return the model that suits the target's name."""
     from dpcvx.data.files import read_header
-    from dpcvx.data.proposals import propose_columns
+    from dpcvx.data.proposals import propose_columns, propose_model
     from dpcvx.data.table_file import HEADER_HINT
     from dpcvx.data.table_schema import TableSchema
 
@@ -118,6 +124,7 @@ def _propose(out: Path, data: Path, form: Any, target: str | None) -> None:
     write(out, lambda path: path.write_text(text, encoding="utf-8"))
     source = f"the names and {kind} of columns" if types else "the first line, the names of columns"
     typer.echo(f"Wrote {out}. Nothing was read of {data} but {source}.")
+    return None if target is None else propose_model(target, proposed[target].column)
 
 
 def _fill(out: Path, data: Path, options: FormOptions, payment: dict[str, Any]) -> None:

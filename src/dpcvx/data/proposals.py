@@ -19,7 +19,7 @@ from dpcvx.data.schema_columns import (
 )
 from dpcvx.data.variables import ASK
 
-__all__ = ["Proposal", "propose_column", "propose_columns"]
+__all__ = ["Proposal", "propose_column", "propose_columns", "propose_model"]
 
 BUCKETS = 32
 
@@ -32,6 +32,8 @@ class Proposal:
     note: str
 
 
+COUNTS = ("children", "kids", "siblings", "visits", "count", "counts", "claims", "arrests", "admissions")
+SHARES = ("share", "fraction", "proportion")
 # Words in a column's name, with the usual bounds of such a column and their unit; the first match counts. The
 # bounds hold for almost all people, in round numbers.
 NUMBERS: dict[tuple[str, ...], tuple[tuple[float, float], str]] = {
@@ -41,7 +43,7 @@ NUMBERS: dict[tuple[str, ...], tuple[tuple[float, float], str]] = {
     ("hours", "hrs"): ((0, 100), "hours a week"),
     ("weeks", "wks"): ((0, 53), "weeks of a year"),
     ("percent", "pct", "percentage"): ((0, 100), "percent"),
-    ("share", "fraction", "proportion", "probability"): ((0, 1), "shares of 1"),
+    (*SHARES, "probability"): ((0, 1), "shares of 1"),
     ("latitude", "lat"): ((-90, 90), "degrees"),
     ("longitude", "lon", "long", "lng"): ((-180, 180), "degrees"),
     ("children", "kids", "siblings"): ((0, 12), "a count"),
@@ -159,6 +161,16 @@ def propose_column(name: str, kind: str | None = None, labels: Sequence[str] = (
     others = '; if it is no number: kind = "boolean", "date", "ignored", or "levels" and levels = ["a", "b"]'
     known = "" if kind == "number" else others
     return Proposal(NumberColumn(ASK), f"bounds: lowest and highest value, as [0, 100]{known}")
+
+
+def propose_model(name: str, column: Any) -> str | None:
+    """Return the model that suits a target with this name and proposed declaration; None if that is open."""
+    if column.kind in (BooleanColumn.kind, LevelColumn.kind, HashedColumn.kind):
+        return "logistic"
+    words = set(WORDS.findall(re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()))
+    if words & set(COUNTS):
+        return "poisson"
+    return "fractional" if words & set(SHARES) else None
 
 
 def _distinct(labels: Sequence[str]) -> list[str] | None:

@@ -146,6 +146,10 @@ class Solver(Protocol):
         """
         return self
 
+    def with_squares(self, squares: Vector) -> Solver:
+        """Return the solver for rows whose features have these released mean squares, 0 for unknown ones."""
+        return self
+
     def plan(self, problem: Problem, n: int, budget: Budget, accountant: Accountant) -> Plan:
         """Fix stages and noise from public facts."""
         ...

@@ -99,6 +99,8 @@ class Curvature:
     dispersion_deviation: float = 0.0  # standard deviation of the noise on the dispersion
     # of logistic loss: a vector q with <q, x> = 1 for every record; None if there is none, or another loss
     constant: Vector | None = None
+    # symmetric matrix D, shape (d, d): the Hessian is D hessian D, where far records were clipped in it
+    scale: Vector | None = None
 
     def covariance_of_gradient(self, records: Vector) -> Vector:
         """Return the covariance of one record's gradient, shape (d, d).
@@ -201,6 +203,7 @@ def one_step_across(
             hessian=across.T @ curvature.hessian @ across,
             meat=None if curvature.meat is None else across.T @ curvature.meat @ across,
             constant=None if curvature.constant is None else across.T @ curvature.constant,
+            scale=None if curvature.scale is None else across.T @ curvature.scale @ across,
         ),
         n=n,
         reach=reach,
@@ -244,8 +247,12 @@ def one_step(fit: Vector, steepness: Steepness, curvature: Curvature, *, n: int,
     hidden = values <= noise_edge
     inverse = (axes / np.where(hidden, np.inf, values)) @ axes.T
     lost = axes[:, hidden] @ axes[:, hidden].T
-    step = inverse @ steepness.gradient
     records = axes * np.maximum(values - curvature.ridge, 0.0) @ axes.T
+    scale = np.eye(d) if curvature.scale is None else curvature.scale
+    if curvature.scale is not None:
+        inverse = np.linalg.solve(scale, np.linalg.solve(scale, inverse).T)
+        records = scale @ records @ scale
+    step = inverse @ steepness.gradient
     sampling = curvature.covariance_of_gradient(records) / n
     gradient = _at_least(
         steepness.deviation**2 * np.eye(d) + sampling, LEAST_EIGENVALUE * steepness.deviation**2
@@ -253,8 +260,9 @@ def one_step(fit: Vector, steepness: Steepness, curvature: Curvature, *, n: int,
     gradient = _with_student_quantiles(gradient, curvature.noise_of_covariance(records) / n)
     covariance = np.zeros((d, d))
     for _ in range(ROUNDS):
-        displacement = np.outer(step, step) + covariance
-        noise = gradient + curvature.deviation**2 * (np.trace(displacement) * np.eye(d) + displacement)
+        displacement = scale @ (np.outer(step, step) + covariance) @ scale
+        of_hessian = curvature.deviation**2 * (np.trace(displacement) * np.eye(d) + displacement)
+        noise = gradient + scale @ of_hessian @ scale
         covariance = inverse @ noise @ inverse
     estimate = steepness.point - step + lost @ (fit - steepness.point)
     if curvature.constant is not None:

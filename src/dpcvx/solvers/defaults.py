@@ -286,10 +286,10 @@ _LISTED = (
     Default("solvers.one_step.FARTHEST", 16.0,
             "largest reach of cells where records are many: clipped cells bias coefficients of skewed "
             "features", "benchmarks/interval_coverage.py", predicts=False),
-    Default("solvers.one_step.SEEN_BY", 8.0,
+    Default("solvers.one_step.SEEN_BY", 200.0,
             "curvature of usual directions over that which noise hides, from which far records have a larger "
             "curvature in the Hessian than others: correlated columns need room",
-            "benchmarks/real_coverage.py", predicts=False),
+            "benchmarks/textbook.py", predicts=False),
     Default("solvers.one_step.MOST_BEND", 64.0,
             "largest curvature of a far record in the Hessian: of a row that is 8 times as long as most",
             "not measured: hardly any row is longer", predicts=False),

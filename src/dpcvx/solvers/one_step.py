@@ -57,6 +57,7 @@ ROOM: float = default("solvers.one_step.ROOM")
 LATE: float = default("solvers.one_step.LATE")
 # The mean squared error takes the place of the meat's trace where the noise of that is a larger share of it.
 NOISY_TRACE = 1 / 3
+MOST_SCALE = 16.0  # of a mean square of far records that were clipped in the Hessian
 USUAL_VARIANCE = 0.7  # of standardised features with correlations of 0.3, in all directions but one
 SEEN_BY: float = default("solvers.one_step.SEEN_BY")
 MOST_BEND: float = default("solvers.one_step.MOST_BEND")
@@ -103,6 +104,7 @@ class OneStep(Solver):
     # {"", "squares", "log-loss", "deviance"}: how goodness of fit is measured; not at all by default
     goodness: str = field(default="", repr=False)
     packed: bool = field(default=False, repr=False)  # of `SquaredErrors`
+    squares: tuple[float, ...] = field(default=(), repr=False)  # released mean squares, 0 for unknown ones
     # value of the last feature of every record, for logistic loss; 0 if it has no such feature
     last_feature: float = field(default=0.0, repr=False)
 
@@ -138,6 +140,10 @@ class OneStep(Solver):
         """Return the fit whose Newton step leaves redundant directions alone."""
         return replace(self, redundant=tuple(map(tuple, directions.tolist())))
 
+    def with_squares(self, squares: Vector) -> OneStep:
+        """Return the fit whose Hessian is scaled to these mean squares; see `_scale`."""
+        return replace(self, squares=tuple(squares.tolist()))
+
     def plan(self, problem: Problem, n: int, budget: Budget, accountant: Accountant) -> Plan:
         """Give the Hessian its share, and the fit what is left."""
         moments, multiplier = self._moments(problem, n, budget)
@@ -171,8 +177,10 @@ class OneStep(Solver):
         goodness, errors = self._ask_goodness(plan, theta, ask) if self.goodness else (None, None)
         steepness = average(recorded.notes[-math.ceil(LATE * len(recorded.notes)) :])
         answer = ask.second_moments(steepness.point)
-        trace, dispersion, unsure, wide = float(answer.hessian.trace()), 1.0, 0.0, None
-        noise, meat_noise = moments.noise / math.sqrt(2), moments.meat_noise(steepness.point) / math.sqrt(2)
+        noise = moments.noise / math.sqrt(2)
+        scale = self._scale(answer.hessian, noise)
+        trace, dispersion, unsure, wide = float(answer.hessian.diagonal() @ scale**2), 1.0, 0.0, None
+        meat_noise = moments.meat_noise(steepness.point) / math.sqrt(2)
         if answer.meat is not None and not self._likelihood(problem, plan.budget) and trace > 0:
             unsure = math.sqrt(2 * len(answer.meat)) * meat_noise / trace
             # A variance is positive; noise alone is this large or larger in most runs.
@@ -183,7 +191,15 @@ class OneStep(Solver):
                 dispersion, unsure = max(errors[0], errors[1] / 2), errors[1]
         constant = np.append(np.zeros(len(theta) - 1), 1 / self.last_feature) if self.last_feature else None
         curvature = Curvature(
-            answer.hessian, noise, dispersion, problem.l2, answer.meat, meat_noise, unsure, constant
+            answer.hessian,
+            noise,
+            dispersion,
+            problem.l2,
+            answer.meat,
+            meat_noise,
+            unsure,
+            constant,
+            np.diag(scale) if (scale > 1).any() else None,
         )
         reach = problem.C.norm(2, problem.size)
         step = partial(one_step_across, np.array(self.redundant)) if self.redundant else one_step
@@ -193,6 +209,21 @@ class OneStep(Solver):
             known = replace(known, dispersion=wide)
         ask.publish(replace(known, kind=kind, goodness=goodness))
         return theta
+
+    def _scale(self, hessian: Vector, noise: float) -> Vector:
+        """Return factors by which features are scaled in the Hessian, shape (d,), each at least 1.
+
+        Curvatures of far records are clipped in the Hessian, which is then too small for columns with many of
+        them. Their mean squares were released before, without clipping: the Hessian's diagonal is scaled to
+        them, where it is smaller by more than noise; correlations stay those of the Hessian. Where noise
+        hides a direction, nothing is scaled. `noise`: of an entry off the diagonal.
+        """
+        scale, d = np.ones(len(hessian)), len(hessian)
+        if not self.squares or np.linalg.eigvalsh(hessian)[0] <= 2 * noise * math.sqrt(d):
+            return scale
+        low = hessian.diagonal() + 2 * math.sqrt(2) * noise
+        found: Vector = np.sqrt(np.clip(np.array(self.squares) / low, 1.0, MOST_SCALE))
+        return found
 
     def _measure(self, problem: Problem, n: int, multiplier: float, clip: float | None) -> FitMeasure:
         """Return the measure of fit, with limits from public numbers."""
@@ -329,9 +360,10 @@ def largest_bend(d: int, n: int, budget: Budget, share: float) -> float:
 
     A record whose row is f times as long as most has the curvature f^2, and the noise of the Hessian is
     proportional to the largest one. A smaller limit makes the Hessian of far records too small, and standard
-    errors of their columns too large. Where usual directions (see `hides_errors`) have 8 k^2 times the
-    curvature that noise hides, the limit is k, so that correlated columns have room too; it is at least 1.
-    `d`: features without the intercept; `share`: of mu^2 for the Hessian.
+    errors of their columns too large unless their mean squares make up for it. Where usual directions (see
+    `hides_errors`) have 200 k times the curvature that noise hides, the limit is k, so that correlated
+    columns have room; it is at least 1. `d`: features without the intercept; `share`: of mu^2 for the
+    Hessian.
     """
     if budget.delta == 0:
         return 1.0
@@ -339,7 +371,7 @@ def largest_bend(d: int, n: int, budget: Budget, share: float) -> float:
     mu = gaussian_mu(paid.epsilon, paid.delta) * math.sqrt(share * (1 - MEAT_SHARE) * (1 - GOODNESS_SHARE))
     noise = math.sqrt(budget.neighbours.cone_squared / 2) / (n * mu)
     seen = (1 - INTERCEPT**2) * USUAL_VARIANCE / (1 + math.sqrt(d)) ** 2 / (2 * noise * math.sqrt(d + 1))
-    return min(max(1.0, math.sqrt(seen / SEEN_BY)), MOST_BEND)
+    return min(max(1.0, seen / SEEN_BY), MOST_BEND)
 
 
 def with_uncertainty(

@@ -505,6 +505,15 @@ class Standardised(ScaledFit):
                 fitted, directions = directions, np.zeros((len(directions), inner.d))
                 directions[:, :kept], directions[:, -1] = fitted[:, features[:kept]], fitted[:, -1]
             solver = solver.with_redundant(directions)
+        if self.shrink == "gradient" and score is None:
+            # Mean squares of standardised features; those of levels follow from their shares.
+            of_cells = np.where(numbers, np.clip(measured, 0.0, s**2), shares * (1 - self.intercept * shares))
+            usual = known * of_cells / s**2
+            # Cells that are clipped at the reach shorten rows; each column may be the one that has them.
+            usual = np.maximum(usual - max(0.0, float(usual.sum()) - largest**2 * mean_square), 0.0)
+            for first, last, _ in self.compared:
+                usual[first:last] = 0
+            solver = solver.with_squares(np.append(unit**2 * usual, [0.0] * self.intercept))
         start = start_at(units, INTERCEPT * self.intercept, inner.d)
         return self._run_fit(plan, ask, solver, present, back, units, start)
 
