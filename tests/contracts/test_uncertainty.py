@@ -669,7 +669,7 @@ def test_standardised_fits_with_intervals_shorten_few_rows():
     linear, logistic, hinge = (
         with_uncertainty(plain, 0.3, loss) for loss in (dp.Squared(), dp.Logistic(), dp.SmoothHinge())
     )
-    assert (linear.reach, linear.stretch, linear.shrink) == (6.0, 1.0, "numbers")
+    assert (linear.reach, linear.stretch, linear.shrink) == (6.0, 1.0, "gradient")
     assert (logistic.reach, logistic.stretch, logistic.shrink) == (6.0, 1.0, "labels")
     assert (hinge.reach, hinge.stretch, hinge.shrink) == (3.0, 2.0, "row")
     minimised = with_uncertainty(Standardised(ObjectivePerturbation()), 0.3, dp.Logistic())

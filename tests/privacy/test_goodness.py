@@ -107,20 +107,21 @@ def test_answers_are_means_with_noise_of_the_stated_deviation():
     np.testing.assert_allclose(answers.var(axis=0) / mechanism.noise**2, 1.0, atol=0.13)
 
 
-def test_a_record_that_is_shrunk_as_a_whole_counts_like_any_other():
+def test_a_record_that_is_divided_by_its_length_counts_like_any_other():
     rng = np.random.default_rng(1)
     X, y = rng.uniform(-1, 1, (50, 2)), rng.uniform(-1, 1, 50)
     X[::5] *= 0.1
     rows = Quantiser(dp.Bounds(1.0)).quantise(X)
     source = Arrays(rows, y.reshape(1, -1).T, bounds=dp.Bounds(1.0))
-    shrunk = source.mapped(Quantiser(dp.Bounds(1.0, 1.0), 0.0, 0.5, 0.5, shrink="numbers"), 0.0, 1.0)
+    shrunk = source.mapped(Quantiser(dp.Bounds(1.0, 1.0), 0.0, 0.5, 0.5, shrink="gradient"), 0.0, 1.0)
     theta = np.array([0.4, -0.2, 0.3])
-    found = shrunk.sum(GoodnessSum(theta, SquaredErrors(1.0, 1.0, 2**13))) / 2**18
+    found = shrunk.sum(GoodnessSum(theta, SquaredErrors(1.0, 1.0, packed=True))) / 2**18
     z = X @ (2 * theta[:2]) + 0.5 * theta[2]
     exact = [np.minimum((z - y) ** 2, 1).sum(), y.sum() / 2, (y**2).sum()]
     np.testing.assert_allclose(found, exact, atol=0.02)
-    weighted = shrunk.sum(GoodnessSum(theta, SquaredErrors(1.0, 1.0))) / 2**18
-    assert weighted[2] < 0.9 * found[2]
+    lengths = np.sqrt(4 * (X**2).sum(axis=1) + 0.25)
+    assert lengths.max() > 2
+    assert lengths.min() < 0.8
 
 
 @pytest.mark.parametrize("name", ["squares", "other units", "log-loss"])
