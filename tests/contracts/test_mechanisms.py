@@ -20,6 +20,7 @@ from dpcvx.losses import Huber, Quantile, Squared
 from dpcvx.mechanisms import LatticeGaussian, NoisyGradient, NoisyVertex, Vertex, weight_bits
 from dpcvx.mechanisms.lattice_gaussian import GaussianMechanism
 from dpcvx.mechanisms.mechanism import room
+from dpcvx.mechanisms.vertex import Combination
 from dpcvx.noise import SeededGenerator
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisyFrankWolfe, NoisyGradientDescent
@@ -236,6 +237,24 @@ def test_noise_that_does_not_fit_is_refused_from_public_numbers_and_any_number_o
         NoisyVertex(Problem(Squared(), L1Ball(1.0), bounds=Bounds(1.0), d=2), 2**50, 0.5, 20)
 
 
+def test_the_public_point_and_the_margins_of_records_are_moved_by_the_same_integers():
+    problem = Problem(Squared(), L1Ball(2.0), bounds=Bounds(1.0), d=3)
+    point, columns = Combination(problem, 20), np.zeros(3)
+
+    class Margins:
+        def reset(self):
+            columns[:] = 0
+
+        def add(self, index, amount):
+            columns[index] += amount
+
+    rng = np.random.default_rng(0)
+    for step in (0.5, 0.3, 1.0, 0.7, 0.1, 0.25, 1 / 3):
+        point.move(step, Vertex(int(rng.integers(3)), int(rng.choice([-1, 1]))), Margins())
+        # A record with one feature of 1, stored as 2^14, has the score theta_j.
+        np.testing.assert_allclose(point.dense(), point.margin_unit * 2**14 * columns, rtol=1e-15)
+
+
 def test_weights_of_long_schedules_keep_margins_inside_62_bits():
     for T in (1, 10, 1000, 10_000):
         steps = [2 / (t + 2) for t in range(T)]
@@ -266,6 +285,8 @@ def test_every_mechanism_has_a_price_and_protects_a_replaced_record_like_two_tha
         assert Tight().supports(mechanism.event)
         assert 0 < Tight().epsilon(mechanism.event, 1e-6) < math.inf
         # What is drawn, and what is said about it; a perturbed minimiser says it of one record.
+        if isinstance(mechanism, GaussianMechanism):
+            assert all(isinstance(each.sensitivity, int | Fraction) for each in mechanism.gaussians)
         if isinstance(mechanism, GaussianMechanism) and name != "perturbed minimiser":
             drawn = mechanism.gaussians[0]
             assert drawn.scale * drawn.unit == pytest.approx(mechanism.noise, rel=1e-6)
