@@ -14,9 +14,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 from mutants import ROOMS, ROOT
-from survivors import EQUIVALENT, LEFT
 
 RESULTS = Path(__file__).parent / "results"
+# Reasons by file, line of source and change. "equivalent": the program does the same for every input, or
+# something that is as right; "left": something else, which no quick test sees.
+REASONS = json.loads((Path(__file__).parent / "survivors.json").read_text())
+EQUIVALENT, LEFT = REASONS["equivalent"], REASONS["left"]
 FIGURES = ROOT / "docs/figures/mutation.json"
 PAGE = ROOT / "docs/mutation.md"
 MARK = "<!-- written by tests/mutation/report.py -->\n"
