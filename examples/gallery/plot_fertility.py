@@ -47,8 +47,9 @@ weeks = dpcvx.PrivateLinearRegression(y_bounds=(0, 52), **declared)
 # %%
 # Look before you pay
 # -------------------
-# What is the smallest effect on the weeks of work that this fit finds with a probability of 80 %?
-weeks.power(len(mothers), features)
+# What is the smallest effect on the weeks of work that this fit finds with a probability of 80 %? Many mothers work all year or not at all, so
+# their weeks have a standard deviation of about 20.
+weeks.power(len(mothers), features, target_deviation=20)
 
 # %%
 # Fit
@@ -90,6 +91,6 @@ account
 
 # %%
 # **What the noise did.** The first effect, almost seven percentage points more third children, is far above the noise. The
-# second, less than half a week of work, is not: its interval is several times as wide as the effect. The ratio of the two,
+# second, less than half a week of work, is not: its interval is several times as wide as the effect, as the forecast said. The ratio of the two,
 # which is the effect of a third child, would therefore be meaningless here, and we do not print it. The full census extract
 # has eight times as many mothers; ``weeks.power(...).needed(...)`` says how many are needed.

@@ -65,7 +65,7 @@ plt.tight_layout()
 model.privacy_statement_
 
 # %%
-# **What the noise did.** Race, the record of public defaults and the burden of payments stand out, as they do without privacy
-# (a log-odds effect of race near 0.7). Their intervals are wide: with 2,380 applications privacy noise is a large part of
-# every standard error, and smaller effects, such as self-employment, are lost in it. The honest report of a table of this
-# size names the epsilon, and shows the intervals, not the coefficients alone.
+# **What the noise did.** Race and the record of public defaults stand out, as they do without privacy (where the log-odds effect of race
+# is near 0.7). About half of each variance is privacy noise, so intervals are wide, and an effect such as that of payments on income
+# may or may not be told from 0 in a given fit. The honest report of a table of this size names the epsilon, and shows intervals
+# beside the coefficients.

@@ -60,6 +60,8 @@ plt.hlines(places, low, high)
 plt.plot(ratio, places, "o")
 plt.axvline(1, color="0.7", zorder=0)
 plt.xscale("log")
+plt.minorticks_off()
+plt.xticks([0.25, 0.5, 1, 2, 4, 8], ["1/4", "1/2", "1", "2", "4", "8"])
 plt.yticks(places, names)
 plt.xlabel("odds ratio of a search")
 plt.tight_layout()
@@ -75,7 +77,7 @@ model.privacy_statement_
 
 # %%
 # **What the noise did.** The large differences are visible: people are searched more often after a suspicion than in traffic, men more
-# often than women, Black and Native American people more often than white people. The column "noise share" shows that most of each
-# standard error is privacy noise at epsilon 1, so the smaller differences between precincts are uncertain. With eight races as levels of
-# their own, and "Unknown" as one more, noise would have hidden nearly every row at this epsilon: few, well-filled levels are worth
-# more than a detailed list. A model of searches is no proof of discrimination either way: it compares people who were stopped.
+# often than women, Black and Native American people more often than white people. The column "noise share" shows that more than half
+# of each variance is privacy noise at epsilon 1; differences between precincts are smaller, and some are uncertain. With eight races as
+# levels of their own, and "Unknown" as one more, noise hid nearly every row at this epsilon: few, well-filled levels are worth more
+# than a detailed list. A model of searches is no proof of discrimination either way: it compares people who were stopped.

@@ -82,7 +82,7 @@ account
 ledger.verify()
 
 # %%
-# **What the noise did.** All three models are useful: wages rise with experience for about 25 years and then fall, and the
+# **What the noise did.** All three models are useful: wages rise with experience for about 30 years and then fall, and the
 # median wage rises with school. Each has about a third of the budget, so each has more noise than a single model with epsilon 2
 # would have: a team that wants one accurate model decides that before anybody fits. The witness, a second file that
 # belongs on another machine, makes it visible if somebody restores an old copy of the ledger to get its budget back.
