@@ -78,8 +78,8 @@ lock: .venv-supply/.installed  ## write ci/requirements.txt, the versions and ha
 	  --no-emit-index-url --no-annotate --no-header --extra demo --extra lint --extra test \
 	  --output-file ci/requirements.txt pyproject.toml > /dev/null
 
-pip-audit: .venv-supply/.installed  ## known vulnerabilities of the packages in ci/requirements.txt
-	.venv-supply/bin/pip-audit --requirement ci/requirements.txt --require-hashes --disable-pip
+pip-audit: .venv-supply/.installed  ## known vulnerabilities of the packages in ci/requirements.txt; fails if one cannot be looked up
+	.venv-supply/bin/pip-audit --strict --requirement ci/requirements.txt --require-hashes --disable-pip
 
 sbom: .venv-supply/.installed  ## list of parts in CycloneDX
 	@mkdir -p dist

@@ -41,18 +41,20 @@ class Vouched(SeededGenerator):
 class Killer:
     """Kills a random worker at a random moment of a fit, again and again."""
 
-    def __init__(self, cluster: distributed.LocalCluster, kills: int, seed: int) -> None:
+    def __init__(self, cluster: distributed.LocalCluster, kills: int, seconds: float, seed: int) -> None:
         self._cluster, self._left, self._random = cluster, kills, random.Random(seed)
-        self.done, self._coming = 0, False
+        self.done, self._coming, self._until = 0, False, time.monotonic() + seconds
 
     def strike(self) -> None:
         """Kill a worker soon, if there are kills left."""
-        if self._left and not self._coming:
+        if self._left and not self._coming and time.monotonic() < self._until:
             self._coming = True
             threading.Timer(self._random.uniform(0, 0.05), self._kill).start()
 
     def _kill(self) -> None:
-        alive = [nanny.pid for nanny in self._cluster.workers.values() if nanny.pid is not None]
+        # A nanny gives up a worker that dies while it starts, which is no matter of a fit.
+        processes = [nanny.process for nanny in self._cluster.workers.values()]
+        alive = [each.pid for each in processes if each is not None and each.status.name == "running"]
         if alive:
             with suppress(ProcessLookupError):
                 os.kill(self._random.choice(alive), signal.SIGKILL)
@@ -63,6 +65,7 @@ class Killer:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--seconds", type=float, default=480.0, help="no more kills after so long")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
@@ -82,7 +85,7 @@ def main() -> None:
         ledger = Ledger(Path(folder) / "ledger.db")
         account = ledger.create("people", epsilon=1.0, delta=1e-5)
         rows, labels = da.from_array(X, chunks=(500, D)), da.from_array(y, chunks=500)
-        killer = Killer(cluster, options.kills, options.seed)
+        killer = Killer(cluster, options.kills, options.seconds, options.seed)
         ProgressReport.count = lambda report, done, total: killer.strike()  # told of every round
         began = time.monotonic()
         model = PrivateLogisticRegression(backend="dask", ledger=ledger, account="people", **settings)

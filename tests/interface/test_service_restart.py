@@ -75,9 +75,10 @@ def free_port():
 
 
 @contextmanager
-def server(folder, port):
+def server(folder, port, *more):
     """A server in a process of its own; killed, not stopped, at the end."""
-    with subprocess.Popen(command(folder, port), cwd=folder, stderr=subprocess.PIPE, text=True) as process:
+    words = command(folder, port, *more)
+    with subprocess.Popen(words, cwd=folder, stderr=subprocess.PIPE, text=True) as process:
         try:
             for _ in range(600):
                 if process.poll() is not None:
@@ -92,8 +93,8 @@ def server(folder, port):
             process.kill()
 
 
-def make_key(folder):
-    return open_keys(folder / "ledger.db", "people").create("ann", per_minute=100_000)[1]
+def make_key(folder, account="people"):
+    return open_keys(folder / "ledger.db", account).create("ann", per_minute=100_000)[1]
 
 
 def question(k):
@@ -117,10 +118,10 @@ def transcript(folder):
     return Counter(kinds), Counter(answer["branch"] for answer in answers)
 
 
-def check_account(folder):
+def check_account(folder, account="people"):
     ledger = Ledger(folder / "ledger.db")
     ledger.verify()
-    account = ledger.account("people")
+    account = ledger.account(account)
     assert len(account.history()) == 1  # one charge, before the first record was read
     assert 0 < account.used <= 1
 
@@ -162,6 +163,32 @@ def test_a_killed_server_continues_with_the_same_answers(people):
     assert kinds["answer"] == sent
     # A measurement whose answer was lost with the process is kept, and counted; no answer has two.
     assert 1 <= branches["oracle"] <= kinds["update"] <= branches["oracle"] + 1
+
+
+@pytest.mark.long
+def test_two_servers_on_one_ledger_keep_their_accounts_apart(people):
+    """A second server of the same account is refused before it charges; one of another account is not."""
+    ports, sent = (free_port(), free_port()), 8
+    others = ("--account", "others")
+    with server(people, ports[0]) as first, server(people, ports[1], *others):
+        again = command(people, free_port())
+        refused = subprocess.run(again, cwd=people, capture_output=True, text=True, timeout=120)
+        assert refused.returncode == 2
+        assert "is being served by another process" in refused.stderr
+        texts = [make_key(people, account) for account in ("people", "others")]
+        asked = [(f"http://127.0.0.1:{port}", text) for port, text in zip(ports, texts, strict=True)]
+        with ThreadPoolExecutor(4) as pool:
+            both = [[pool.submit(send, *each, k) for k in range(sent)] for each in asked]
+            answers = [[future.result() for future in futures] for futures in both]
+        assert {answer.status_code for each in answers for answer in each} == {200}
+        assert answers[0][0].content != answers[1][0].content  # noise of their own
+        assert send(asked[1][0], texts[0], 0).status_code == 401  # a key opens one account
+        os.kill(first.pid, signal.SIGKILL)
+        assert send(*asked[1], 0).content == answers[1][0].content
+        with server(people, ports[0]):
+            assert send(*asked[0], 0).content == answers[0][0].content
+    for account in ("people", "others"):
+        check_account(people, account)
 
 
 @pytest.mark.long
