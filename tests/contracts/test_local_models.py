@@ -393,9 +393,8 @@ def test_rare_levels_in_noise_do_not_lead_a_fit_astray():
     codes = (np.random.default_rng(0).random((14, 2000)) < 0.01).astype(np.int16)
     released = NoisyMarginals(universe.shape, 2000, 4.0, 2)(Counts(universe, codes), SeededGenerator(0))
     models = LocalModels(universe, released)
-    for places in itertools.combinations(range(14), 4):
-        if sum(places) % 16 == 0:
-            table = models.marginal(places)
-            for axis, a in enumerate(places):
-                others = tuple(k for k in range(4) if k != axis)
-                assert table.sum(axis=others) == pytest.approx(models.marginal((a,)), abs=1e-4)
+    for places in ((2, 6, 7, 9), *itertools.combinations(range(5), 4)):  # the first one went astray
+        table = models.marginal(places)
+        for axis, a in enumerate(places):
+            others = tuple(k for k in range(4) if k != axis)
+            assert table.sum(axis=others) == pytest.approx(models.marginal((a,)), abs=1e-4)

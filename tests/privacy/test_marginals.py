@@ -13,7 +13,7 @@ from dpcvx.errors import Incompatible
 from dpcvx.events import Gaussian
 from dpcvx.noise import SeededGenerator
 from dpcvx.queries import Attribute, Counts, NoisyMarginals, Schema, Universe, marginals
-from dpcvx.queries.marginals import marginal_order
+from dpcvx.queries.marginals import count_statistics, marginal_order
 
 # Small enough to compare every pair of records.
 SHAPES = [(2,), (5,), (2, 2), (2, 2, 2, 2, 2), (3, 3), (2, 3, 4), (7, 2, 2), (2, 2, 3, 2)]
@@ -225,6 +225,8 @@ def test_the_order_follows_from_public_sizes():
     assert marginal_order((2,) * 16, 50_000, loud) == 2
     assert marginal_order((2,) * 16, 1_000, loud) == 1
     assert marginal_order((2, 2), 10**6, quiet) == 2
+    mixed = tuple(2 + k % 12 for k in range(60))  # its triples' sensitivity would take years to bound
+    assert marginal_order(mixed, 100_000, 5.0, most_pairs=2**22) == 2
     assert marginal_order((2,), 10**6, quiet) == 1
     assert marginal_order((300, 300), 10**6, quiet) == 1  # 90,000 statistics of pairs are too many
 
@@ -247,3 +249,8 @@ def test_two_neighbours_cannot_be_told_apart_better_than_promised():
     success = ((scores_a < cut).mean() + (scores_b >= cut).mean()) / 2
     assert success <= stats.norm.cdf(0.5) + 4 * math.sqrt(0.25 / (2 * runs))  # 1-GDP: the best is Phi(mu/2)
     assert success > 0.6  # and the pair is not a harmless one
+
+
+def test_statistics_are_counted_without_listing_them():
+    for sizes, order in (((2, 3, 4), 2), ((2, 3, 4), 3), ((5, 2, 2, 7), 3)):
+        assert count_statistics(sizes, order) == NoisyMarginals(sizes, 1000, 1.0, order).n_draws

@@ -278,13 +278,21 @@ def marginal_order(
     """
     best = 1
     for order, largest, most in ((2, 3**-0.5, most_pairs), (3, TRIPLE_NOISE * n**-0.5, MOST_TRIPLES)):
-        if order > len(sizes):
+        if order > len(sizes) or count_statistics(sizes, order) > most:  # before its sensitivity is bounded
             break
-        mechanism = NoisyMarginals(sizes, n, noise_multiplier, order, neighbours)
-        if mechanism.n_draws > most or mechanism.deviations[-1] > largest:
+        if NoisyMarginals(sizes, n, noise_multiplier, order, neighbours).deviations[-1] > largest:
             break
         best = order
     return best
+
+
+def count_statistics(sizes: tuple[int, ...], order: int) -> int:
+    """Return the number of contrasts of up to ``order`` attributes."""
+    sums = [1] + [0] * order  # elementary symmetric polynomials of the numbers of contrasts
+    for size in sizes:
+        for r in range(order, 0, -1):
+            sums[r] += sums[r - 1] * (size - 1)
+    return sum(sums[1:])
 
 
 def _contrast_bits(order: int, neighbours: Neighbours) -> int:
