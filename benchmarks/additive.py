@@ -183,7 +183,11 @@ def tune(epsilons: list[float], only: list[str] | None) -> None:
 def summary(results: dict[str, Any]) -> None:
     """Print each cell, and the mean share of the tables with 5,000 rows or more."""
     shares: dict[tuple[str, float, str], list[float]] = {}
-    behind, against = [], []
+    compared: dict[str, list[tuple[str, str, float, float]]] = {
+        "linear": [],
+        "DP-EBM": [],
+        "DP-EBM tuned": [],
+    }
     for name, table in results.items():
         base = 0.5 if table["classifies"] else 0.0
         if not table["plain"]:  # the run was stopped before
@@ -202,7 +206,7 @@ def summary(results: dict[str, Any]) -> None:
                 if table["n"] >= LARGE:
                     shares.setdefault(key, []).append(float((scores.mean() - base) / top))
             print(f"  epsilon {epsilon:<4}", "  ".join(line))
-            for rival, listed in (("linear", behind), ("DP-EBM", against)):
+            for rival, listed in compared.items():
                 pairs = [(s["additive"], s[rival]) for s in splits.values() if rival in s and "additive" in s]
                 if pairs and table["n"] >= LARGE:
                     apart = np.array([a - b for a, b in pairs])
@@ -213,7 +217,7 @@ def summary(results: dict[str, Any]) -> None:
         print(
             f"  {task:14s} epsilon {epsilon:<4g} {kind:14s} {np.mean(values):.3f} ({len(values)} questions)"
         )
-    for rival, listed in (("linear", behind), ("DP-EBM", against)):
+    for rival, listed in compared.items():
         lost = [each for each in listed if each[2] < -each[3]]
         print(f"more than one standard error behind {rival}: {len(lost)} of {len(listed)} cells")
         for name, epsilon, apart, error in lost:
@@ -230,14 +234,14 @@ def _cell(scores: list[float]) -> str:
 
 
 def cell_table(results: dict[str, Any]) -> str:
-    """Return a table of all cells: additive / linear / DP-EBM at each epsilon, and without privacy."""
+    """Return a table of all cells: the kinds of private models at each epsilon, and without privacy."""
     heads = ["table and target", "n", *(f"epsilon {each:g}" for each in EPSILONS), "without privacy"]
     lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
     for name, table in results.items():
         cells = [name, f"{table['n']:,}"]
         for epsilon in EPSILONS:
             splits = table["private"][str(epsilon)].values()
-            kinds = [[s[kind] for s in splits if kind in s] for kind in ("additive", "linear", "DP-EBM")]
+            kinds = [[s[kind] for s in splits if kind in s] for kind in KINDS]
             cells.append("<br>".join(_cell(scores) for scores in kinds if scores))
         plain_scores = table["plain"].values()
         kinds = [[s[kind] for s in plain_scores] for kind in ("plain additive", "plain linear", "boosting")]

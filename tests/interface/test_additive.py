@@ -275,6 +275,13 @@ def test_pairs_are_selected_where_there_are_too_many_for_all():
     assert list(found.shapes_.interactions) == ["x2*x5"]
 
 
+@pytest.mark.parametrize(("n", "selected", "pairs"), [(10_000, 12, 0), (12_000, 0, 55)])
+def test_few_records_for_each_pair_select_pairs_by_default(n, selected, pairs):
+    regression = {"epsilon": 20.0, "delta": 1e-9, "bounds": (-1, 1), "y_bounds": (-1, 1)}
+    planned = dp.PrivateAdditiveRegressor(**regression).plan(n, 11).solver
+    assert (planned.selected, len(planned.basis.pairs)) == (selected, pairs)
+
+
 def test_many_columns_select_pairs_by_default():
     facts = {"epsilon": 1.0, "delta": 1e-6, "bounds": (-1, 1), "y_bounds": (-1, 1)}
     many = dp.PrivateAdditiveRegressor(**facts).plan(300_000, 40)

@@ -34,6 +34,7 @@ PAIR_SQUARE: float = default("planning.additive.PAIR_SQUARE")
 PAIRS_OF_LABELS: float = default("planning.additive.PAIRS_OF_LABELS")
 PAIRS_OF_NUMBERS: float = default("planning.additive.PAIRS_OF_NUMBERS")
 MOST_PAIRS: int = default("planning.additive.MOST_PAIRS")
+RECORDS_OF_A_PAIR: int = default("planning.additive.RECORDS_OF_A_PAIR")
 SELECTED_PAIRS: int = default("planning.additive.SELECTED_PAIRS")
 MOST_CANDIDATES: int = default("planning.additive.MOST_CANDIDATES")
 
@@ -54,12 +55,17 @@ def default_knots(n: int, budget: Budget, columns: int, rule: KnotRule) -> int:
 
 def default_pairs(n: int, budget: Budget, columns: int, pairs: int, least: float) -> bool:
     """Whether products of all pairs of columns are features: where n mu/d is `least` or more."""
-    return pairs <= MOST_PAIRS and precision(n, budget, columns) >= least
+    return pairs <= most_pairs(n, budget) and precision(n, budget, columns) >= least
 
 
 def selects_pairs(n: int, budget: Budget, columns: int, pairs: int, least: float) -> bool:
     """Whether some of the pairs of columns are selected, where all would be too many features."""
-    return MOST_PAIRS < pairs <= MOST_CANDIDATES and precision(n, budget, columns) >= least
+    return most_pairs(n, budget) < pairs <= MOST_CANDIDATES and precision(n, budget, columns) >= least
+
+
+def most_pairs(n: int, budget: Budget) -> int:
+    """Return the largest number of pairs of which all products may be features."""
+    return max(SELECTED_PAIRS, min(MOST_PAIRS, n // budget.rows // RECORDS_OF_A_PAIR))
 
 
 def spaced_knots(knots: int) -> tuple[float, ...]:
