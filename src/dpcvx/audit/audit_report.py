@@ -352,6 +352,10 @@ def example_fits(seed: int = 0) -> dict[str, tuple[Callable[[], Any], FitData]]:
         "counts": (lambda: PrivatePoissonRegressor(**real | {"y_bounds": (0, 8)}), FitData(X, counts)),
         "amounts": (lambda: PrivateGammaRegressor(**real | {"y_bounds": (0.1, 8)}), FitData(X, amounts)),
         "additive model": (lambda: PrivateAdditiveClassifier(**two), rows),
+        "additive model of selected columns": (
+            lambda: PrivateAdditiveClassifier(**two, selected_columns=2, knots=3),
+            rows,
+        ),
         "ordered levels": (
             lambda: PrivateOrdinalClassifier(**named, classes=(0, 1, 2)),
             FitData(table, levels),
