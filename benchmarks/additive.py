@@ -21,6 +21,7 @@ import argparse
 import importlib.util
 import itertools
 import json
+import runpy
 import sys
 import time
 import warnings
@@ -308,6 +309,9 @@ def document(results: dict[str, Any]) -> None:
         start, end = f"<!-- {name} -->\n", f"\n<!-- end of {name} -->"
         text = text.split(start)[0] + start + table + end + text.split(end)[1]
     PAGE.write_text(text)
+    runpy.run_path(
+        str(PAGE.parent / "epsilon_figures.py"), run_name="__main__"
+    )  # shares by epsilon and records
 
 
 def main() -> None:
