@@ -5,9 +5,10 @@ most 15,000 records) and to their first 300, 1,000 and 4,000 records. The gain o
 records, or the log-loss of the constant less its own; the constant is the mean of the fitted records, without
 noise. A fit is worse than the constant where the gain is below -0.02 (R^2) or -0.01 (log-loss), and useful
 where it is above 0.02 or 0.01. Printed, for each epsilon: fits that are worse, those of them that did not
-warn, those of these that are worse by more than the excess risk that their plan states, warnings, and
-warnings of useful fits. With `--wide` bounds of targets, or with `--columns` those of columns, are wider by a
-factor. Every fit is a line of benchmarks/output, so that a run can go on; `--list test` is logged as a look.
+warn, those of these that are worse by more than the excess risk that their plan states, warnings, and false
+ones: those of useful fits, but for constants, whose warning is true. With `--wide` bounds of targets, or with
+`--columns` those of columns, are wider by a factor. Every fit is a line of benchmarks/output, so that a run
+can go on; `--list test` is logged as a look.
 """
 
 import argparse
@@ -64,17 +65,19 @@ def summary(found: list[dict]) -> dict[str, float]:
     """Counts of fits of one kind."""
     gains, tolerance = np.array([each["gain"] for each in found]), TOLERANCE[found[0]["classifies"]]
     warned = np.array([each["warned"] for each in found])
+    constant = np.array([each["constant"] for each in found])
     worse, useful = gains < -tolerance, gains > tolerance
     silent = worse & ~warned
     return {
+        "splits": len({each["key"][2] for each in found}),
         "fits": len(found),
         "worse": int(worse.sum()),
         "silent": int(silent.sum()),
         "silent_beyond_stated": int((silent & (-gains > [each["stated"] for each in found])).sum()),
         "warned": int(warned.sum()),
-        "false": int((warned & useful).sum()),
+        "false": int((warned & useful & ~constant).sum()),
         "useful": int(useful.sum()),
-        "constant": sum(each["constant"] for each in found),
+        "constant": int(constant.sum()),
     }
 
 
@@ -113,7 +116,7 @@ def main() -> None:
                 lines.append({"key": key, "classifies": task.classifies, **found})
                 with path.open("a") as file:
                     file.write(json.dumps(lines[-1]) + "\n")
-    figures: dict[str, float] = {f"{options.list}_seeds": options.seeds}
+    figures: dict[str, float] = {}
     for label, whole in (("whole", True), ("cut", False)):
         for classifies, epsilon in ((c, e) for c in (False, True) for e in options.epsilons):
             chosen = [
