@@ -4,6 +4,7 @@ import ast
 import dataclasses
 import json
 import math
+import re
 from copy import deepcopy
 from pathlib import Path
 
@@ -98,6 +99,10 @@ def statements():
             dp.PrivateLogisticRegression(**common, classes=(0, 1), solver="objective_perturbation"), X, labels
         ),
         statement_of(dp.PrivateLasso(**common, y_bounds=(0, 2)), X, y),
+        # Enough records that the noise of gradients changes between phases.
+        statement_of(
+            dp.PrivateLogisticRegression(**common, classes=(0, 1)), np.tile(X, (5, 1)), np.tile(labels, 5)
+        ),
     ]
 
 
@@ -121,6 +126,20 @@ def test_every_statement_of_the_recorded_cases_holds(name, monkeypatch):
         content = dataclasses.replace(statement, private=True, randomness=CRYPTOGRAPHIC).to_dict()
         verdict = verify_statement(json.loads(json.dumps(content)))
         assert verdict.holds, verdict
+
+
+def test_phases_with_noise_of_their_own_are_stated_one_by_one(statements):
+    gradients = [part for part in statements[3]["mechanisms"] if part["question"] == "NoisyGradient"]
+    assert len({part["noise_multiplier"] for part in gradients}) == len(gradients) > 1
+
+
+def test_the_page_names_the_fields_that_statements_have():
+    page = (Path(__file__).parents[2] / "docs" / "verify.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| [^|]+ \| (.+) \|$", page, re.MULTILINE)[1:]
+    named = {name for row in rows for name in re.findall("`([a-z_]+)`", row)} - {"replace", "add_remove"}
+    have = {field.name for field in dataclasses.fields(PrivacyStatement)} | {"meaning"}
+    assert len(rows) > 9
+    assert named == have
 
 
 def alterations(statement):
@@ -150,9 +169,7 @@ def alterations(statement):
     yield "other n", {**statement, "public": {**statement["public"], "n": 4000}}
 
 
-@pytest.mark.parametrize(
-    "place", [0, pytest.param(1, marks=pytest.mark.long), pytest.param(2, marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize("place", [0, *(pytest.param(place, marks=pytest.mark.long) for place in (1, 2, 3))])
 def test_altered_statements_are_rejected(statements, place):
     changed = list(alterations(statements[place]))
     kept = [name for name, content in changed if _accepted(content)]

@@ -170,9 +170,8 @@ class AuditReport:
         for title, rows in self.tables().items():
             png = b""
             if self.cases and title.startswith("Claimed"):
-                png = audit_plot(
-                    [(each.case.name, each.case.claimed, each.case.audited) for each in self.cases]
-                )
+                cases = [each.case for each in self.cases]
+                png = audit_plot([(one.name, one.claimed, one.replayed, one.audited) for one in cases])
             sections.append(Section(title, EXPLANATIONS[title], rows, png, CAPTION if png else ""))
         note = PRIVATE if self.private else PUBLIC
         page = html_report("Privacy audit", f"{self.sentence} {note}", sections, note)
@@ -180,8 +179,8 @@ class AuditReport:
 
 
 CAPTION = (
-    "Claimed epsilon of each mechanism, and the lower bound that an attacker proves from many runs on its "
-    "worst pair of neighbours."
+    "Claimed epsilon of each mechanism, what its worst pair of neighbours uses up by exact replay, and the "
+    "lower bound that an attacker proves from many runs."
 )
 EXPLANATIONS = {
     "Claimed and audited epsilon": "Each mechanism runs on the pair of neighbours that is worst for it. "

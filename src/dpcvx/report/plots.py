@@ -188,20 +188,22 @@ def shapes_plot(model: Any) -> bytes:
     return _png(model.plot())
 
 
-def audit_plot(cases: Sequence[tuple[str, float, float]]) -> bytes:
-    """Draw claimed and audited epsilon of some mechanisms, one bar for each.
+def audit_plot(cases: Sequence[tuple[str, float, float, float]]) -> bytes:
+    """Draw claimed, replayed and audited epsilon of some mechanisms, one bar for each.
 
-    `cases`: name, claimed and audited epsilon. Returns a PNG picture.
+    `cases`: name, claimed, replayed and audited epsilon. Returns a PNG picture.
     """
     figure = _figure(8.0)
     axes = figure.subplots()
     places = range(len(cases))
-    axes.barh(places, [claimed for _, claimed, _ in cases], color=TRIVIAL, alpha=0.35, label="claimed")
-    axes.barh(places, [audited for _, _, audited in cases], height=0.45, color=PRIVATE, label="audited")
-    axes.set_yticks(places, [name for name, _, _ in cases])
+    claimed, replayed, audited = ([case[place] for case in cases] for place in (1, 2, 3))
+    axes.barh(places, claimed, color=TRIVIAL, alpha=0.35, label="claimed")
+    axes.barh(places, audited, height=0.45, color=PRIVATE, label="audited, from runs")
+    axes.plot(replayed, places, "|", color=PLAIN, markersize=14, markeredgewidth=2, label="replayed, exact")
+    axes.set_yticks(places, [case[0] for case in cases])
     axes.invert_yaxis()
     _label(axes, "Epsilon that an attacker can prove", "epsilon", "")
-    axes.legend(frameon=False, loc="lower right")
+    axes.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=3)
     return _png(figure)
 
 
