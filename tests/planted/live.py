@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import importlib
 import os
 import resource
 import signal
@@ -109,6 +110,8 @@ class Live:
             for end in range(1, item.nodeid.count("::") + 1):
                 items["::".join(item.nodeid.split("::")[:end])].append(item)
             items[item.nodeid.split("[")[0]].append(item)
+        for place in {change.place for change in self._changes}:  # some are imported when they are needed
+            importlib.import_module(".".join(place.relative_to(ROOT / "src").with_suffix("").parts))
         functions, memoised = _find_functions()
         gc.freeze()
         for change in self._changes:
