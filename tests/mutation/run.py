@@ -15,7 +15,7 @@ import json
 import sys
 import tempfile
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -57,25 +57,23 @@ class Map:
             for tests in lines.values():
                 for test in tests:
                     width[test] += 1
-        # Tests that run few lines in little time come first.
-        self.rank = {test: lines * (0.05 + self.seconds[test]) for test, lines in width.items()}
+        self._width = width
         self.of_file: dict[str, list[str]] = defaultdict(list)
-        for test in self.rank:
+        for test in width:
             self.of_file[test.split("::")[0]].append(test)
 
     def tests(self, mutant: Mutant, limit: float) -> list[str]:
         """Return tests of a change, in the order in which they run."""
-        lines = [
-            line for file in CALLERS.get(mutant.file, (mutant.file,)) for line in self._near(mutant, file)
-        ]
-        reaching = set().union(*lines)
+        places = CALLERS.get(mutant.file, (mutant.file,))
+        reaching = set().union(*(tests for file in places for tests in self._near(mutant, file)))
         if not reaching:
             return []
         # A fixture of a file, and what it memoises, run in one test and serve others.
         files = {test.split("::")[0] for test in reaching}
         others = {test for file in files for test in self.of_file[file]} - reaching
         chosen, total = [], 0.0
-        for test in (*self._order(reaching), *self._order(others)):
+        own = Counter(test for file in places for tests in self.lines[file].values() for test in tests)
+        for test in (*self._order(reaching, own), *self._order(others, own)):
             total += self.seconds[test]
             if total > limit and chosen:
                 break
@@ -91,9 +89,13 @@ class Map:
             return (lines[line] for line in at)
         return iter([lines[mutant.line]])
 
-    def _order(self, tests: set[str]) -> list[str]:
+    def _order(self, tests: set[str], own: Counter[str]) -> list[str]:
+        """Tests of little time first that run little else than the file, of whose lines they run `own`."""
         of_file: dict[str, list[str]] = defaultdict(list)
-        for test in sorted(tests, key=lambda test: (self.rank[test], test)):
+        rank = {
+            test: self._width[test] / max(1, own[test]) ** 1.5 * (0.05 + self.seconds[test]) for test in tests
+        }
+        for test in sorted(tests, key=lambda test: (rank[test], test)):
             of_file[test.split("::")[0]].append(test)
         first = [test for tests in of_file.values() for test in tests[:FIRST]]
         return first + [test for tests in of_file.values() for test in tests[FIRST:]]
