@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
@@ -10,7 +11,7 @@ from dpcvx import Ledger
 from dpcvx.errors import Incompatible, LedgerDamaged, WrongValue
 from dpcvx.events import ApproxDP
 from dpcvx.ledger.database import engine, entry_table, head_table
-from dpcvx.ledger.witness import Head, StoreWitness, witness_at
+from dpcvx.ledger.witness import FileWitness, Head, StoreWitness, witness_at
 
 STEP = ApproxDP(0.1, 0.0)
 CAP = {"epsilon": 1.0, "delta": 1e-6}
@@ -241,3 +242,27 @@ def test_a_witness_in_a_server_is_missed_too(databases):
     ledger.start_witness(reason="dropped")
     account.charge(STEP, purpose="second")
     assert ledger.verify().witnessed == 2
+
+
+def test_a_new_witness_is_on_the_disk_with_its_name_and_is_told_once(tmp_path, monkeypatch):
+    place, synced, sync = tmp_path / "seen" / "witness", [], os.fsync
+    place.parent.mkdir()
+
+    def note(file):
+        synced.append(Path(os.readlink(f"/proc/self/fd/{file}")))
+        sync(file)
+
+    monkeypatch.setattr(os, "fsync", note)
+    witness = FileWitness(place)
+    witness.append(Head("identity", 1, "a" * 64))
+    assert [each for each in synced if each in (place, place.parent)] == [place, place.parent]
+    synced.clear()
+    witness.append(Head("identity", 2, "b" * 64))
+    assert place in synced
+    assert place.parent not in synced
+    ledger = Ledger(tmp_path / "ledger.db", witness=tmp_path / "own")
+    ledger.create("people", epsilon=1.0, delta=1e-6)
+    before = (tmp_path / "own").read_bytes()
+    for _ in range(3):
+        ledger.check()
+    assert (tmp_path / "own").read_bytes() == before  # it knows the newest entry

@@ -203,3 +203,12 @@ def test_far_records_do_not_bias_coefficients_of_skewed_features(kind):
         labels = (noise.uniform(size=n) < 1 / (1 + np.exp(-z))).astype(int)
         model = dp.PrivateLogisticRegression(classes=(0, 1), **settings).fit(X, labels)
     assert (abs(model.coef_debiased_ - [0.5, -0.4]) < 3.5 * model.coef_std_).all()
+
+
+@pytest.mark.parametrize(
+    "quantiser", [None, Quantiser(SHRUNK, 0.1, 2.0)], ids=["rows as they are", "rows too"]
+)
+def test_targets_are_centred_and_scaled(quantiser):
+    y = np.linspace(-1, 1, 200)[None]
+    found = remap(Records(ROWS, y), quantiser, 0.3, 2.0)
+    np.testing.assert_allclose(found.y, (y - 0.3) / 2, rtol=1e-15, atol=1e-15)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sqlite3
 
@@ -134,3 +135,15 @@ def test_nothing_that_an_analyst_sees_depends_on_them(ledger):
             texts.append(ann.post("/api/v1/queries", json={"kind": "count", "where": {"sex": ["f"]}}).text)
         seen.append(json.dumps(texts))
     assert seen[0] == seen[1]
+
+
+def test_fingerprints_are_those_that_earlier_versions_stored():
+    """Sums of keyed hashes of each text with its number; stored ones are compared with those of today."""
+
+    def value(text):
+        return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=16, key=b"key").digest())
+
+    found = PeopleSketch.of(["a", "b", "a", "a"], b"key")
+    parts = [value(text) for text in ("1\x1ea", "1\x1eb", "2\x1ea", "3\x1ea")]
+    assert (found.n, found.distinct, found.total) == (4, 2, sum(parts) % 2**128)
+    assert found.smallest == tuple(sorted(parts))

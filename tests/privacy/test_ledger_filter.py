@@ -348,3 +348,9 @@ def test_what_is_no_event_is_refused():
 def test_perturbed_objectives_compose_by_renyi():
     assert charged(CAP, PerturbedObjective(0.02, 0.02)).mode == "renyi"
     assert count(CAP, PerturbedObjective(0.02, 0.02)) >= 8
+
+
+def test_nothing_is_left_for_a_gaussian_release_without_delta():
+    assert filters.remaining(CAP, FRESH, 0.0) == 0.0
+    assert filters.remaining(Budget(1.0, 0.0), FRESH, 1e-6) == 0.0
+    assert filters.remaining(CAP, FRESH, 1e-6) > 0.9
