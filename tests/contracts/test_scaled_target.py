@@ -100,6 +100,22 @@ def test_centre_and_deviation_are_found_however_wide_the_bounds(deviation, law):
     assert 0.3 < ratios.min() <= ratios.max() < 1.6
 
 
+def test_a_target_that_fills_its_bounds_is_not_called_lost(monkeypatch):
+    """With 300 records at epsilon 1 noise hides the spread of some targets; fits to them were useful."""
+    n, stage = 300, target_stage(300, dp.Budget(1.0, 1 / 300**2))
+
+    def measure(deviation, seed):
+        y = np.clip(deviation * np.random.default_rng(seed).normal(size=n), -1, 1)
+        return measure_target(stage, n, _TargetAlone(stage, y, seed), 1.0, centred=True)
+
+    seeds = range(40)
+    assert all(measure(0.3, seed).caution is None or measure(0.3, seed).deviation < 0.1 for seed in seeds)
+    assert sum(measure(1e-7, seed).caution is not None for seed in seeds) > 20
+    monkeypatch.setattr("dpcvx.solvers.scaled_target.LOST_DEVIATION", math.inf)
+    found = [measure(0.3, seed) for seed in seeds]
+    assert any(each.caution is not None and each.deviation >= 0.1 for each in found)
+
+
 class _TargetAlone:
     """Answers the questions about a target, and no others."""
 

@@ -247,6 +247,15 @@ def test_public_targets_that_say_nothing_are_not_used(kind):
     assert fitted.plan_.solver.score == ()
 
 
+def test_a_constant_says_that_public_rows_are_not_used():
+    with (
+        pytest.warns(UserWarning, match="Public rows are not used: the model is the same for everybody"),
+        pytest.warns(dp.UselessModelWarning, match="share of each class"),
+    ):
+        fitted = classifier(epsilon=0.1, public=table(200, seed=1)).fit(*table(200))
+    assert fitted.plan_.solver.constant
+
+
 def test_public_rows_and_targets_have_one_length():
     rows, labels = table(200, seed=1)
     with pytest.raises(WrongValue, match="200 rows and 100 targets"):

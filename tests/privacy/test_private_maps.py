@@ -2,8 +2,10 @@
 
 import itertools
 import math
+import warnings
 
 import numpy as np
+import pandas
 import pytest
 
 import dpcvx
@@ -333,6 +335,26 @@ def test_columns_that_vary_less_than_the_noise_are_said_to():
         dpcvx.PrivateLinearRegression(**settings, maps=None).fit(X, y)
     found = dpcvx.PrivateLinearRegression(**settings).fit(X, y)
     assert 1 - ((found.predict(X) - y) ** 2).mean() / y.var() > 0.5
+
+
+def test_hidden_numbers_beside_levels_are_said_of_classifiers_alone():
+    """Regressions with levels were useful in most cases: levels are not hidden."""
+    rng = np.random.default_rng(0)
+    n = 3000
+    table = {"x": rng.uniform(-1, 1, n), "g": rng.choice(["a", "b", "c"], n)}
+    y = (table["g"] == "a") + 0.1 * rng.normal(size=n)
+    declared = {
+        "epsilon": 1.0,
+        "bounds": {"x": (-1e6, 1e6)},
+        "categories": {"g": ["a", "b", "c"]},
+        "maps": None,
+    }
+    frame = pandas.DataFrame(table)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", dpcvx.UselessModelWarning)
+        dpcvx.PrivateLinearRegression(**declared, y_bounds=(-1, 2), random_state=0).fit(frame, y)
+    with pytest.warns(dpcvx.UselessModelWarning, match="standard deviations of all columns"):
+        dpcvx.PrivateLogisticRegression(**declared, classes=(0, 1), random_state=0).fit(frame, (y > 0.5) * 1)
 
 
 @pytest.mark.long

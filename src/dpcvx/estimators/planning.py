@@ -243,6 +243,7 @@ class Planning(Parameters):
         # Maps are of columns, of which a constant makes no use.
         if constant and not histograms and (few or not (classes or is_useful(chosen))):
             chosen = _after((*check, *bounds), partial(self._plan_constant, problem, n, budget, intercept))
+            reason = UNUSED + "the model is the same for everybody" if self.public is not None else reason
         if chosen.solver.standardises:
             intercept = float(self.fit_intercept)
         hidden = HIDDEN_ERRORS if hides_errors(chosen) else None
