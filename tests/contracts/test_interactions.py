@@ -129,3 +129,15 @@ def test_interactions_of_which_no_table_was_measured_have_no_interval():
     plain = engine.ask(Regression("y", ("a", "b")))
     assert "near 0 say nothing" not in plain.note
     assert "std err" in str(plain)
+
+
+@pytest.mark.long
+def test_triples_without_a_histogram_show_interactions():
+    schema, table = records(400_000, 22)  # 2^25 cells
+    engine = QueryEngine(schema, table, Budget(1.0, 1e-12), rng=SeededGenerator(0), check=0)
+    assert engine.plan.start.order == 3
+    answer = engine.ask(QUERY)
+    found = dict(zip(answer.names, answer.coefficients, strict=True))["a=1:b=1"]
+    assert (answer.branch, answer.interval_by) == ("histogram", "prediction")
+    assert found.estimate == pytest.approx(4 * np.log(7 / 3), abs=0.1)
+    assert found.population_low < 4 * np.log(7 / 3) < found.population_high

@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 
-from dpcvx.accounting import REPLACE_ONE, Budget
+from dpcvx.accounting import REPLACE_ONE, Budget, Tight
 from dpcvx.errors import Incompatible
 from dpcvx.noise import SeededGenerator
 from dpcvx.queries import (
@@ -25,6 +25,7 @@ from dpcvx.queries import (
     Universe,
 )
 from dpcvx.queries import marginals as module
+from dpcvx.queries.budget_split import split_budget
 from dpcvx.queries.local_models import LocalModels
 from dpcvx.queries.wide_regression import WideRegression
 
@@ -353,16 +354,17 @@ def test_a_correction_counts_in_every_distribution_with_two_of_its_attributes():
 def test_a_parity_is_found_measured_and_known_from_then_on():
     rng = np.random.default_rng(0)
     records = {f"b{j}": rng.integers(0, 2, 20_000) for j in range(26)}
-    records["b2"] = records["b0"] ^ records["b1"]
+    records["b3"] = records["b0"] ^ records["b1"] ^ records["b2"]  # which no triple shows
     declared = Schema(tuple(Attribute(f"b{j}", (0, 1), 0) for j in range(26)))
     engine = start(records, declared, 8.0)
     assert not engine.universe.listed
-    query, parity = Marginal(("b0", "b1", "b2")), [0.25, 0, 0, 0.25, 0, 0.25, 0.25, 0]
+    query = Marginal(("b0", "b1", "b2", "b3"))
+    parity = [0.125 * (sum(bits) % 2 == 0) for bits in itertools.product((0, 1), repeat=4)]
     assert engine.ask(query).branch == "oracle"
     again = engine.ask(query)
     assert (again.branch, engine.n_updates) == ("histogram", 1)
     assert again.coded == pytest.approx(parity, abs=0.02)
-    wider = np.reshape(engine.ask(Marginal(("b0", "b1", "b2", "b5"))).coded, (8, 2)).sum(axis=1)
+    wider = np.reshape(engine.ask(Marginal(("b0", "b1", "b2", "b3", "b5"))).coded, (16, 2)).sum(axis=1)
     assert wider == pytest.approx(parity, abs=0.02)
 
 
@@ -398,3 +400,44 @@ def test_rare_levels_in_noise_do_not_lead_a_fit_astray():
         for axis, a in enumerate(places):
             others = tuple(k for k in range(4) if k != axis)
             assert table.sum(axis=others) == pytest.approx(models.marginal((a,)), abs=1e-4)
+
+
+def test_released_triples_are_fitted():
+    """A parity of three attributes, which no pair shows, beside an attribute of three levels."""
+    universe = Universe(
+        Schema((Attribute("c", (0, 1, 2), 0), *(Attribute(f"b{j}", (0, 1), 0) for j in range(26))))
+    )
+    rng = np.random.default_rng(2)
+    codes = (rng.random((27, 4000)) < 0.4).astype(np.int16)
+    codes[3] = codes[1] ^ codes[2]
+    codes[0] = codes[4] * codes[5] + (rng.random(4000) < 0.3)  # levels that depend on a product
+    counts = Counts(universe, codes)
+    errors = {}
+    for order in (2, 3):
+        released = NoisyMarginals(universe.shape, 4000, 0.2, order)(counts, SeededGenerator(0))
+        models = LocalModels(universe, released)
+        for places in ((1, 2, 3), (0, 4, 5), (0, 1, 2, 3, 4, 5)):
+            found = np.abs(models.marginal(places) - counts.shares(places)).max()
+            errors[order, places] = found
+            table = models.marginal(places)
+            assert table.sum(axis=tuple(range(1, len(places)))) == pytest.approx(
+                models.marginal(places[:1]), abs=1e-4
+            )
+    assert errors[2, (1, 2, 3)] > 0.08
+    assert max(error for (order, _), error in errors.items() if order == 3) < 0.02
+
+
+def test_a_release_from_before_triples_is_read():
+    from dpcvx.queries.engine_plan import EnginePlan
+    from dpcvx.queries.public_side import PublicSide
+    from dpcvx.queries.transcript import pack
+
+    declared = Schema(tuple(Attribute(f"b{j}", (0, 1), 0) for j in range(26)))
+    universe, n, budget = Universe(declared), 10**6, Budget(1.0, 1e-12)
+    split = split_budget("warm", universe, n, 100, budget)
+    plan = EnginePlan(universe, n, 100, budget, split, Tight(), None)
+    assert plan.start.order == 3
+    means = np.linspace(-0.1, 0.1, 26 + 325)
+    side = PublicSide(plan, None, pack(means=means))
+    assert side.histogram.inside((0, 1))[-1].values == pytest.approx(means[26:27])
+    assert side.histogram.inside((0, 1, 2))[-1].attributes == (1, 2)

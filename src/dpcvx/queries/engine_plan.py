@@ -13,7 +13,14 @@ from dpcvx.queries.bin_means import NoisyBinSums, bin_sums_of
 from dpcvx.queries.budget_split import BIN_MEANS, CHECK, FALSE_ALARM, BudgetSplit
 from dpcvx.queries.compiled import TOLERANCE
 from dpcvx.queries.error_bars import COMPARISON_FAILURE
-from dpcvx.queries.marginals import MOST_LOCAL_PAIRS, MOST_PAIRS, NoisyMarginals, marginal_order
+from dpcvx.queries.marginals import (
+    MOST_LOCAL_PAIRS,
+    MOST_LOCAL_TRIPLES,
+    MOST_PAIRS,
+    MOST_TRIPLES,
+    NoisyMarginals,
+    marginal_order,
+)
 from dpcvx.queries.measuring import Measurer
 from dpcvx.queries.mechanisms import NoisyErrors, NoisyHistogram
 from dpcvx.queries.sparse_vector import AboveThreshold
@@ -77,8 +84,9 @@ class EnginePlan:
         if self.split.method == "histogram":
             return NoisyHistogram(self.universe, self.n, noise, self.neighbours)
         shape = self.universe.shape
-        most = MOST_PAIRS if self.universe.listed else MOST_LOCAL_PAIRS
-        order = marginal_order(shape, self.n, noise, self.neighbours, most)
+        listed = self.universe.listed
+        most = (MOST_PAIRS, MOST_TRIPLES) if listed else (MOST_LOCAL_PAIRS, MOST_LOCAL_TRIPLES)
+        order = marginal_order(shape, self.n, noise, self.neighbours, *most)
         return NoisyMarginals(shape, self.n, noise, order, self.neighbours)
 
     @cached_property

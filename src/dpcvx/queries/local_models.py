@@ -1,7 +1,7 @@
 """Distributions of a few attributes at a time, fitted to the released means about them; post-processing.
 
 A universe of very many cells has no histogram. Each query gets a distribution of its own attributes instead,
-from the released means of single attributes and of pairs.
+from the released means of single attributes, pairs and triples.
 """
 
 from __future__ import annotations
@@ -76,6 +76,16 @@ class _Pair:
         return found
 
 
+@dataclass(frozen=True, eq=False)
+class _Triple:
+    """Released dependence of three attributes beyond that of their pairs; fields as in `_Pair`."""
+
+    places: tuple[int, int, int]
+    values: Vector
+    spread: Vector
+    noise: float
+
+
 class LocalModels:
     """Distributions of few attributes, each fitted on its own to the released means inside it.
 
@@ -85,8 +95,8 @@ class LocalModels:
     ----------
     universe : Universe
     measurements : sequence of Measurement
-        Released means of single attributes and of pairs, as `NoisyMarginals` returns them. Triples, which are
-        measured only where all cells are listed, are not fitted.
+        Released means of single attributes, of pairs and, if there are any, of triples, as `NoisyMarginals`
+        returns them. Triples are fitted where all means of a distribution are fitted together.
     corrections : sequence of tuple of Measurement
         Groups of later measurements, each about the same attributes. One counts in every distribution that
         has two of its attributes, where both together have at most 2^16 cells.
@@ -159,12 +169,21 @@ class LocalModels:
             return self._single(places[0]).shares
         pairs = [(a, b) for a in places for b in places if a < b]
         functions = sum((self.universe.shape[a] - 1) * (self.universe.shape[b] - 1) for a, b in pairs)
-        if functions <= MOST_FUNCTIONS and math.prod(sizes) <= MOST_CELLS:
-            return self._joint(places, sizes, [self._dependence(a, b) for a, b in pairs])
-        return self._raked(places, sizes)
+        if functions > MOST_FUNCTIONS or math.prod(sizes) > MOST_CELLS:
+            return self._raked(places, sizes)
+        triples = [each for each in combinations(places, 3) if each in self._released]
+        functions += sum(len(self._released[each].values) for each in triples)
+        return self._joint(
+            places,
+            sizes,
+            [self._dependence(a, b) for a, b in pairs],
+            [self._triple(*each) for each in triples] if functions <= MOST_FUNCTIONS else [],
+        )
 
-    def _joint(self, places: tuple[int, ...], sizes: tuple[int, ...], pairs: list[_Pair]) -> Vector:
-        """Maximum entropy relative to independent attributes, given their shares and all pairs."""
+    def _joint(
+        self, places: tuple[int, ...], sizes: tuple[int, ...], pairs: list[_Pair], triples: list[_Triple]
+    ) -> Vector:
+        """Maximum entropy relative to independent attributes, given their shares, all pairs and triples."""
         digits = np.unravel_index(np.arange(math.prod(sizes)), sizes)
         at = {a: (self._single(a), digits[i]) for i, a in enumerate(places)}
         F = np.concatenate(
@@ -172,13 +191,15 @@ class LocalModels:
             + [
                 (first.centred[i][:, :, None] * second.centred[j][:, None, :]).reshape(len(i), -1)
                 for (first, i), (second, j) in ((at[each.first], at[each.second]) for each in pairs)
-            ],
+            ]
+            + [_products_of_three(*(at[a][0].centred[at[a][1]] for a in each.places)) for each in triples],
             axis=1,
         )
         base = np.sum([np.log(np.maximum(one.shares, SMALLEST))[i] for one, i in at.values()], axis=0)
         known = sum(one.centred.shape[1] for one, _ in at.values())
-        values = np.concatenate([np.zeros(known), *(each.values.ravel() for each in pairs)])
-        penalties = [(each.noise / np.maximum(each.spread, 1e-9)).ravel() for each in pairs]
+        released: list[_Pair | _Triple] = [*pairs, *triples]
+        values = np.concatenate([np.zeros(known), *(each.values.ravel() for each in released)])
+        penalties = [(each.noise / np.maximum(each.spread, 1e-9)).ravel() for each in released]
         penalty = np.concatenate([np.full(known, TINY), *penalties])
         return fit_cells(F, values, penalty, base).reshape(sizes)
 
@@ -257,6 +278,41 @@ class LocalModels:
             one, other = (self._single(a).spread for a in measured.attributes)
             squares += float((turned**2).sum()) - turned.size * noise
             spreads += float((np.outer(one, other) ** 2).sum())
+        return min(max(squares / max(spreads, 1e-12), LEAST_VARIANCE), USUAL_VARIANCE)
+
+    def _triple(self, a: int, b: int, c: int) -> _Triple:
+        """Return what the release says about the dependence of three attributes that pairs do not show."""
+        turned, spread, noise = self._turned_triple((a, b, c))
+        signal = float((turned**2).sum()) - noise * turned.size
+        signal /= max(float((spread**2).sum()), 1e-12)
+        variance = min(max(signal, self._pooled_triples), MOST_VARIANCE)
+        return _Triple((a, b, c), turned, spread, noise / variance)
+
+    def _turned_triple(self, places: tuple[int, int, int]) -> tuple[Vector, Vector, float]:
+        """Means of the centred products of three attributes, as in `_turned`, their spread and noise."""
+        singles = [self._single(a) for a in places]
+        x, y, z = (one.means for one in singles)
+        measured = self._released[places]
+        values = measured.values.reshape(len(x), len(y), len(z))
+        for pair, letters in (((1, 2), "i,jk"), ((0, 2), "j,ik"), ((0, 1), "k,ij")):
+            alone = (x, y, z)[3 - sum(pair)]
+            both = self._released[places[pair[0]], places[pair[1]]].values
+            both = both.reshape(len(singles[pair[0]].means), -1)
+            values = values - np.einsum(f"{letters}->ijk", alone, both)
+        values = values + 2 * np.einsum("i,j,k->ijk", x, y, z)
+        turned = np.einsum("ijk,ia,jb,kc->abc", values, *(one.turn for one in singles))
+        spread = np.einsum("i,j,k->ijk", *(one.spread for one in singles))
+        return turned, spread, measured.deviation**2
+
+    @cached_property
+    def _pooled_triples(self) -> float:
+        """Variance of the coefficients of all triples together, as `_pooled_variance` of pairs."""
+        triples = [key for key in self._released if len(key) == 3]
+        squares = spreads = 0.0
+        for a, b, c in triples[:: len(triples) // POOLED + 1]:
+            turned, spread, noise = self._turned_triple((a, b, c))
+            squares += float((turned**2).sum()) - turned.size * noise
+            spreads += float((spread**2).sum())
         return min(max(squares / max(spreads, 1e-12), LEAST_VARIANCE), USUAL_VARIANCE)
 
     def ratio(self, a: int, b: int) -> Vector:
@@ -344,6 +400,12 @@ class LocalModels:
         words = (rng.words(n * d) >> np.uint64(11)).astype(np.float64) * 2.0**-53
         codes = self.draw(range(d), words.reshape(d, n))
         return np.stack([codes[a] for a in range(d)])
+
+
+def _products_of_three(first: Vector, second: Vector, third: Vector) -> Vector:
+    """Return all products of columns, one of each matrix, (cells, columns)."""
+    found: Vector = np.einsum("xi,xj,xk->xijk", first, second, third).reshape(len(first), -1)
+    return found
 
 
 def fit_cells(F: Vector, values: Vector, penalty: Vector, base: Vector) -> Vector:

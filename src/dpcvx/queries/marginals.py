@@ -32,7 +32,7 @@ MOST_PAIRS, MOST_TRIPLES = 2**16, 2**10  # statistics up to which pairs and trip
 # Largest noise of a triple, in units of 1/sqrt(n), chosen by benchmarks/triples.py: regressions lose up to a
 # third of their accuracy, and the largest errors of tables of three attributes fall to between 1/9 and 7/10.
 TRIPLE_NOISE = 1.75
-MOST_LOCAL_PAIRS = 2**22  # likewise where no histogram is fitted to them
+MOST_LOCAL_PAIRS, MOST_LOCAL_TRIPLES = 2**22, 2**14  # likewise where no histogram is fitted to them
 MOST_CHANGES = 2**14  # sets of changed attributes that are enumerated for a sensitivity
 
 
@@ -262,6 +262,7 @@ def marginal_order(
     noise_multiplier: float,
     neighbours: Neighbours = REPLACE_ONE,
     most_pairs: int = MOST_PAIRS,
+    most_triples: int = MOST_TRIPLES,
 ) -> int:
     """Return the largest number of attributes in one statistic of a warm start, from public numbers.
 
@@ -273,11 +274,11 @@ def marginal_order(
     ----------
     sizes, n, noise_multiplier, neighbours
         As in `NoisyMarginals`.
-    most_pairs : int
-        Statistics up to which pairs are considered.
+    most_pairs, most_triples : int
+        Statistics up to which pairs and triples are considered.
     """
     best = 1
-    for order, largest, most in ((2, 3**-0.5, most_pairs), (3, TRIPLE_NOISE * n**-0.5, MOST_TRIPLES)):
+    for order, largest, most in ((2, 3**-0.5, most_pairs), (3, TRIPLE_NOISE * n**-0.5, most_triples)):
         if order > len(sizes) or count_statistics(sizes, order) > most:  # before its sensitivity is bounded
             break
         if NoisyMarginals(sizes, n, noise_multiplier, order, neighbours).deviations[-1] > largest:
