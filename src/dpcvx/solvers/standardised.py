@@ -506,9 +506,10 @@ class Standardised(ScaledFit):
                 directions[:, :kept], directions[:, -1] = fitted[:, features[:kept]], fitted[:, -1]
             solver = solver.with_redundant(directions)
         if self.shrink == "gradient" and score is None:
-            # Mean squares of standardised features; those of levels follow from their shares.
-            of_cells = np.where(numbers, np.clip(measured, 0.0, s**2), shares * (1 - self.intercept * shares))
-            usual = known * of_cells / s**2
+            # Mean squares of standardised features, less two standard deviations of their noise; those of
+            # levels follow from their shares.
+            of_shares = shares * (1 - self.intercept * shares) - 2 * share_noise
+            usual = known * np.maximum(np.where(numbers, measured - least, of_shares), 0.0) / s**2
             # Cells that are clipped at the reach shorten rows; each column may be the one that has them.
             usual = np.maximum(usual - max(0.0, float(usual.sum()) - largest**2 * mean_square), 0.0)
             for first, last, _ in self.compared:
