@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SHELL := /bin/bash
 
-.PHONY: demo test test-long test-oldest coverage lint types audit planted mutation fuzz bench docs lock pip-audit sbom reproducible wheel-check clean
+.PHONY: demo test test-long test-oldest coverage lint types audit planted mutation fuzz bench leaderboard docs lock pip-audit sbom reproducible wheel-check clean
 
 # One stamp per extra, so that each command installs only what it needs, once.
 $(VENV)/.installed-%: pyproject.toml
@@ -59,6 +59,9 @@ fuzz: $(VENV)/.installed-test  ## changed files, declarations, statements, queri
 
 bench: $(VENV)/.installed-test  ## every benchmark that needs no data outside the repository, then those whose data are found
 	for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+leaderboard: $(VENV)/.installed-bench  ## measure what is missing in benchmarks/leaderboard/results.jsonl, write docs/leaderboard.md
+	$(BIN)/python -m benchmarks.leaderboard
 
 docs: $(VENV)/.installed-docs
 	$(BIN)/python docs/algorithms_table.py
