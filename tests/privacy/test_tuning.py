@@ -13,8 +13,10 @@ import dpcvx
 from dpcvx.accounting import GDP, Budget, Tight, calibrate, spendable
 from dpcvx.accounting.repetition import poisson_rate, success_probability
 from dpcvx.data.dataset import open_dataset
-from dpcvx.events import Compose, Gaussian, RepeatAndSelect, Worst, from_plain
+from dpcvx.events import Compose, Gaussian, RepeatAndSelect, Worst, count_leaves, from_plain
+from dpcvx.mechanisms import NoisyCounts
 from dpcvx.noise import SeededGenerator
+from dpcvx.plans import Stage
 from dpcvx.solvers import ObjectivePerturbation
 from dpcvx.tuning import PrivateSearchCV, private_tune
 from dpcvx.tuning import tune as selection
@@ -57,10 +59,10 @@ def test_the_total_charged_is_the_theorys(law, tmp_path):
     assert 0.999 / noise <= math.sqrt(steps) <= (1 + 1e-9) / noise
 
 
-def priced(models, metric=None, n_train=320, budget=None, law=(6.0, 1.0)):
+def priced(models, metric=None, n_train=320, budget=None, law=(6.0, 1.0), check=()):
     score = NoisyScore(metric or Accuracy(), 80, Gaussian(1.0))
     return selection._price(
-        models, open_dataset(X, Y, "auto"), score, n_train, budget or Budget(1.0, 1e-6), law
+        models, open_dataset(X, Y, "auto"), score, n_train, budget or Budget(1.0, 1e-6), law, check
     )
 
 
@@ -83,6 +85,44 @@ def test_scores_on_the_rows_of_the_fit_are_composed():
     assert GDP().epsilon(both, 1e-6) == pytest.approx(GDP().epsilon(found.price.event.event, 1e-6), rel=1e-6)
     share = (1 / found.score.event.noise_multiplier) ** 2
     assert share == pytest.approx(0.1 / found.price.event.event.noise_multiplier**2)
+
+
+def test_runs_of_other_noise_are_composed_with_their_scores():
+    found = priced([logistic(solver=ObjectivePerturbation(), n_iter=None)], n_train=400)
+    both = Compose((found.plans[0].event, found.score.event))
+    delta = spendable(Budget(1.0, 1e-6)).delta
+    assert 0.9 < Tight().epsilon(RepeatAndSelect(both, 6.0, 1.0), delta) <= 1.0
+    assert Tight().epsilon(found.price.event, delta) >= Tight().epsilon(
+        RepeatAndSelect(both, 6.0, 1.0), delta
+    )
+
+
+def test_the_check_of_the_data_is_paid_beside_the_search():
+    check = (Stage(NoisyCounts(400, 3, (2,), 8.0), 1),)
+    found = priced([logistic()], check=check)
+    delta = spendable(Budget(1.0, 1e-6)).delta
+    assert count_leaves(found.price.event)[Gaussian(8.0)] == 1
+    assert Tight().epsilon(found.price.event, delta) <= 1.0
+    alone = priced([logistic()])
+    assert found.score.event.noise_multiplier > 1.01 * alone.score.event.noise_multiplier
+
+
+def test_every_setting_is_as_likely_in_every_trial(monkeypatch):
+    """Otherwise the best of the trials is not that of independent draws, for which the price is proved."""
+    plan = priced([logistic()]).plans[0]
+    monkeypatch.setattr(Constant, "plan_", plan)
+    models, rng = tuple(Constant(account=str(i)) for i in range(4)), SeededGenerator(8)
+    drawn = []
+    copy = selection.clone
+    monkeypatch.setattr(selection, "clone", lambda model: drawn.append(int(model.account)) or copy(model))
+    monkeypatch.setattr(selection, "fit_silently", lambda model, X, y, people: None)
+    score = NoisyScore(Accuracy(), 1, Gaussian(1.0))
+    stub = selection._PricedSearch(models, (plan,) * 4, score, None)
+    rows = np.zeros((1, 3)), np.array([1]), None
+    selection._best(stub, 300, (X, Y, None), rows, rng)
+    assert stats.chisquare(np.bincount(drawn, minlength=4)).pvalue > 1e-4
+    following = np.bincount(4 * np.array(drawn[:-1]) + drawn[1:], minlength=16)
+    assert stats.chisquare(following).pvalue > 1e-4
 
 
 def test_the_largest_run_that_fits_is_used():
