@@ -8,7 +8,6 @@ the file as lines of JSON, so that several runs add up.
 
 import argparse
 import json
-import multiprocessing
 import os
 import random
 import signal
@@ -18,7 +17,6 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-import dask
 import dask.array as da
 import distributed
 import numpy as np
@@ -76,8 +74,6 @@ def main() -> None:
     settings |= {"solver": "frank_wolfe", "n_iter": ROUNDS * options.kills}
     linear_model.generator_of = lambda state: Vouched(options.seed)
     expected = PrivateLogisticRegression(**settings).fit(X, y).coef_
-    dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"})
-    multiprocessing.set_forkserver_preload(["distributed", "dpcvx", "dpcvx.data.cluster.worker_side"])
     cluster = distributed.LocalCluster(
         n_workers=WORKERS, threads_per_worker=1, dashboard_address=":0", silence_logs=50
     )

@@ -8,7 +8,9 @@ from fuzzing import fuzz, outcome
 from inputs import changed_bytes
 from targets import SECRET, TARGETS, Target
 
+from dpcvx.data.table_schema import TableSchema
 from dpcvx.errors import WrongValue
+from dpcvx.queries import Schema
 
 
 @pytest.mark.long
@@ -25,6 +27,13 @@ def test_no_input_does_harm(target):
 def test_examples_are_read(target):
     for content in target.examples():
         assert outcome(target, content) == ("read", None)
+
+
+@pytest.mark.parametrize("read", [TableSchema.from_toml, Schema.from_toml])
+def test_a_declaration_that_is_nested_too_deeply_is_refused(read, tmp_path):
+    (tmp_path / "deep.toml").write_text(f"a = {'[' * 5000}")
+    with pytest.raises(WrongValue, match="nested too deeply"):
+        read(tmp_path / "deep.toml")
 
 
 def repeats(content):

@@ -134,6 +134,8 @@ class TableSchema:
             content = tomllib.loads(read_bytes(path).decode())
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise WrongValue(f"{path} is not valid TOML: {error}") from None
+        except RecursionError:
+            raise WrongValue(f"{path} is nested too deeply.") from None
         return cls.from_dict(content, str(path))
 
     @classmethod

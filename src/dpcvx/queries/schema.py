@@ -390,6 +390,8 @@ class Schema:
             content = tomllib.loads(Path(path).read_bytes().decode())
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise WrongValue(f"{path} is not valid TOML: {error}") from None
+        except RecursionError:
+            raise WrongValue(f"{path} is nested too deeply.") from None
         sections = content.get("attributes")
         if not isinstance(sections, dict) or set(content) != {"attributes"}:
             raise WrongValue(

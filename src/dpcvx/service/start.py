@@ -122,7 +122,7 @@ def _declares_table(path: Path) -> bool:
     """Whether a file is the declaration of a table, as for fits, and not of attributes; errors come later."""
     try:
         return "attributes" not in tomllib.loads(read_bytes(path).decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError):
         return False
 
 
