@@ -575,3 +575,44 @@ def test_booleans_are_false_and_true_in_queries(people):
 def _write(path, text):
     path.write_text(text, encoding="utf-8")
     return path
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["yes", "no"] * 300,
+        ["Y", "N"] * 300,
+        ["TRUE", "false"] * 300,
+        [1, 0] * 300,
+        [True, False] * 300,
+        ["yEs", "f"] * 300,
+    ],
+    ids=lambda cells: str(cells[0]),
+)
+def test_a_target_of_booleans_is_read_like_a_column_of_booleans(cells):
+    import pandas as pd
+    import pyarrow as pa
+
+    from dpcvx.data.target import Labels
+
+    labels = Labels.declare((False, True))
+    for y in (cells, np.array(cells, dtype=object), pd.Series(cells), pa.chunked_array([cells])):
+        assert labels.codes(y).tolist() == [1, 0] * 300
+    assert Labels.declare((True, False)).codes(cells).tolist() == [0, 1] * 300
+    assert labels.codes(["maybe", None, "yes", 2]).tolist() == [-1, -1, 1, -1]
+    assert (
+        labels.codes(["yes"] * 3).tolist() != Labels.declare((0, 1)).codes(["yes"] * 3).tolist()
+    )  # numbers have no words
+
+
+def test_a_declared_boolean_can_be_predicted():
+    import pandas as pd
+
+    rng = np.random.default_rng(0)
+    age = rng.uniform(18, 90, 4000)
+    table = pd.DataFrame({"age": age, "works": np.where(age < 60, "yes", "no")})
+    schema = dp.TableSchema({"age": dp.NumberColumn((18, 90)), "works": dp.BooleanColumn()}, target="works")
+    model = dp.PrivateLogisticRegression(epsilon=4.0, schema=schema).fit(table)
+    assert model.classes_.tolist() == [False, True]
+    assert (model.predict(table[["age"]]) == (age < 60)).mean() > 0.9
+    assert dp.private_score(model, table, table["works"], epsilon=4.0).value > 0.9

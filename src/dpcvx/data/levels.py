@@ -14,7 +14,7 @@ from dpcvx.data.canonical import NUMBER_KINDS, canonical, map_cells, read_number
 from dpcvx.errors import WrongValue
 from dpcvx.words import LARGEST_SHOWN, show
 
-__all__ = ["COMPARED", "DECLARED", "OMITTED", "WHOLE", "DeclaredLevels"]
+__all__ = ["BOOLEAN_WORDS", "COMPARED", "DECLARED", "OMITTED", "WHOLE", "DeclaredLevels"]
 
 # Encodings of a column of levels, as features:
 # compared: one for every level (of two levels, for all but the baseline). Coefficients are differences from
@@ -24,6 +24,7 @@ __all__ = ["COMPARED", "DECLARED", "OMITTED", "WHOLE", "DeclaredLevels"]
 # declared: one for every level but the baseline, if one is declared.
 COMPARED, WHOLE, OMITTED, DECLARED = "compared", "whole", "omitted", "declared"
 
+BOOLEAN_WORDS = {"yes": 1.0, "y": 1.0, "t": 1.0, "no": 0.0, "n": 0.0, "f": 0.0}  # beside true, false, 1, 0
 FEW = 10  # numbers that are faster checked one by one
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from dpcvx.data.canonical import canonical_cells, map_cells
 from dpcvx.data.column_maps import map_fields, read_map
 from dpcvx.data.date_column import DateColumn
-from dpcvx.data.levels import DeclaredLevels
+from dpcvx.data.levels import BOOLEAN_WORDS, DeclaredLevels
 from dpcvx.data.variables import (
     ASK,
     INDICATOR,
@@ -188,9 +188,6 @@ class LevelColumn:
     def target(self, name: str) -> dict[str, Any]:
         """Return the labels of a target."""
         return {"classes": list(self.levels)}
-
-
-FLAGS = {"yes": 1.0, "y": 1.0, "t": 1.0, "no": 0.0, "n": 0.0, "f": 0.0}  # beside true, false, 1 and 0
 
 
 @dataclass(frozen=True)
@@ -383,5 +380,5 @@ def read_column_fields(content: Any, where: str) -> Any:
 
 def _flag(value: Any) -> float:
     if isinstance(value, str):
-        return FLAGS.get(value.lower(), math.nan)
+        return BOOLEAN_WORDS.get(value.lower(), math.nan)
     return value if value in (0.0, 1.0) else math.nan

@@ -6,6 +6,7 @@ and a number that is missing have fixed codes, under which a record is left out 
 
 from __future__ import annotations
 
+import itertools
 import math
 import warnings
 from collections.abc import Callable, Sequence
@@ -19,7 +20,7 @@ from dpcvx.arrays import Vector
 from dpcvx.data.canonical import canonical_cells, read_numbers
 from dpcvx.data.cells import cell_codes, native_array
 from dpcvx.data.columns import bound_pair
-from dpcvx.data.levels import DeclaredLevels
+from dpcvx.data.levels import BOOLEAN_WORDS, DeclaredLevels
 from dpcvx.data.table import Levels
 from dpcvx.errors import WrongType, WrongValue
 from dpcvx.words import quantity, show
@@ -27,6 +28,12 @@ from dpcvx.words import quantity, show
 if TYPE_CHECKING:
     from dpcvx.data.model_formula import TargetTransform
 
+# Every spelling, in upper and lower case, of the words for true and false.
+SPELLINGS = {
+    "".join(letters): bool(value)
+    for word, value in BOOLEAN_WORDS.items()
+    for letters in itertools.product(*((letter, letter.upper()) for letter in word))
+}
 STILL_MEASURED = "its features count in means and deviations where these are released"
 NO_PART = f"a row whose target is missing, or no finite number, is left out of the fit; {STILL_MEASURED}"
 
@@ -78,8 +85,17 @@ class Labels:
         return (DeclaredLevels(tuple(self.classes.tolist())),)
 
     def codes(self, y: Any) -> NDArray[np.int64]:
-        """Return the place of each raw target among the classes, shape (n,); -1 where it is none of them."""
-        return cell_codes(y, DeclaredLevels(tuple(self.classes.tolist())), read_one)
+        """Return the place of each raw target among the classes, shape (n,); -1 where it is none of them.
+
+        Classes False and True are also written as no and yes, in the words of a column of booleans.
+        """
+        classes = self.classes.tolist()
+        if self.classes.dtype.kind != "b":
+            return cell_codes(y, DeclaredLevels(tuple(classes)), read_one)
+        found = cell_codes(y, DeclaredLevels((*classes, *SPELLINGS)), read_one)
+        places = [*range(len(classes)), *map(classes.index, SPELLINGS.values()), -1]
+        codes: NDArray[np.int64] = np.array(places, dtype=np.int64)[found]
+        return codes
 
     def recognised(self, y: Any) -> NDArray[np.bool_]:
         """Say of each class whether it is the label of a record, shape (n, classes)."""

@@ -14,7 +14,7 @@ import numpy as np
 from dpcvx.arrays import IntVector, Vector
 from dpcvx.data.canonical import read_numbers
 from dpcvx.data.cells import native_array
-from dpcvx.data.levels import DeclaredLevels
+from dpcvx.data.target import Labels
 from dpcvx.errors import WrongType, WrongValue
 from dpcvx.losses import DevianceLoss
 from dpcvx.words import show
@@ -462,7 +462,7 @@ def _pair(bounds: Any) -> tuple[float, float]:
 
 def _labels(model: Any, y: Any) -> IntVector:
     """Position of each label among the classes, -1 for what is none of them."""
-    return DeclaredLevels(tuple(model.classes_.tolist())).codes(native_array(y).reshape(-1))
+    return Labels(model.classes_).codes(native_array(y).reshape(-1))
 
 
 def _predicted(model: Any, X: Any) -> IntVector:
