@@ -137,6 +137,10 @@ class Loss(Protocol):
         """The loss of records that are shrunk as a whole, labels divided by the factor; None if unknown."""
         return None
 
+    def with_clipped_gradients(self, curvature_limit: float) -> "Loss":
+        """Return the loss of records whose whole gradients are clipped; this one where there is none."""
+        return self
+
     def clipped(self, limit: float) -> "Loss | None":
         """Return the convex loss whose slopes are those of this one clipped at ``limit``; None if unknown."""
         return None

@@ -13,7 +13,6 @@ from dpcvx.arrays import Vector
 from dpcvx.data import FEATURE_BITS, AdditiveBasis, PublicScore, Quantiser, Region
 from dpcvx.errors import Incompatible
 from dpcvx.events import Compose, Repeat
-from dpcvx.losses import BoundedInfluence, Huber
 from dpcvx.mechanisms import Mechanism, NoisyLength, NoisyMoments, NoisyPair, NoisyTarget
 from dpcvx.plans import Asking, Plan, Solver, Stage
 from dpcvx.problem import Bounds, Problem
@@ -182,8 +181,8 @@ class Standardised(ScaledFit):
         loss = scaled_loss(problem.loss, self.residual) if problem.loss.unit_free else problem.loss
         if self.shrink == "labels" and loss.weighted is not None:
             loss = loss.weighted
-        if self.shrink == "gradient" and isinstance(loss, Huber):
-            loss = BoundedInfluence(loss.threshold, loss.y_range, loss.target_deviation, self.bend)
+        if self.shrink == "gradient":
+            loss = loss.with_clipped_gradients(self.bend)
         return replace(problem, loss=loss, bounds=Bounds(1.0, 1.0), d=self._width(problem) + self.intercept)
 
     def _targets(self, problem: Problem) -> int:
