@@ -108,6 +108,11 @@ class TestPromises:
         deltas = [accountant.delta(Repeat(make(2.0), count), 0.1) for count in (1, 2, 3, 10)]
         assert all(a < b or a == b == 1 for a, b in pairwise(deltas))
 
+    def test_parts_of_different_noise_all_count(self, accountant, make):
+        both = accountant.epsilon(Compose((make(2.0), make(2.2))), DELTA)
+        assert both > 1.02 * accountant.epsilon(make(2.0), DELTA)
+        assert accountant.epsilon(Repeat(make(2.2), 2), DELTA) <= both * (1 + 1e-9)
+
     def test_more_noise_costs_less(self, accountant, make):
         costs = [accountant.epsilon(Repeat(make(noise), 3), DELTA) for noise in (1.0, 1.01, 2.0, 10.0)]
         assert all(a > b for a, b in pairwise(costs))

@@ -281,6 +281,14 @@ def test_deltas_of_parts_add_up_to_no_more_than_one():
     assert Tight().delta(Compose((ApproxDP(0.1, 0.6), Gaussian(0.05))), 0.2) == 1.0
 
 
+def test_squares_of_mu_add_up():
+    event = Compose((Gaussian(2.0), Repeat(Gaussian(3.0), 4), Gaussian(7.0)))
+    alone = Gaussian(1 / math.sqrt(1 / 4 + 4 / 9 + 1 / 49))
+    for accountant in (GDP(), Tight()):
+        assert accountant.epsilon(event, 1e-6) == pytest.approx(accountant.epsilon(alone, 1e-6), rel=1e-12)
+        assert accountant.delta(event, 1.0) == pytest.approx(accountant.delta(alone, 1.0), rel=1e-12)
+
+
 def test_a_large_epsilon_is_explained():
     assert explain_size(10.0) == explain_size(0.1) == ""
     assert "promises little" in explain_size(10.1)
