@@ -79,6 +79,13 @@ def test_no_function_or_class_is_named_by_a_participle():
 
 
 @pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.stem)
+def test_no_sentence_of_a_page_starts_with_a_relative_pronoun(page):
+    prose = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    found = [prose[max(match.start() - 20, 0) : match.end() + 60] for match in RELATIVE.finditer(prose)]
+    assert not found, "Start with the noun that is meant"
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.stem)
 def test_pages_use_the_words_of_the_field(page):
     found = [line for line in page.read_text().splitlines() if DIALECT.search(line)]
     assert not found
