@@ -19,6 +19,7 @@ from dpcvx.accounting import (
     GDP,
     PLD,
     RDP,
+    AdaptiveSelection,
     PureComposition,
     Tight,
     explain_size,
@@ -29,7 +30,7 @@ from dpcvx.accounting import (
     selection_delta,
     selection_renyi,
 )
-from dpcvx.accounting.objective import objective_delta
+from dpcvx.accounting.objective import objective_delta, objective_epsilon
 from dpcvx.events import ApproxDP, Compose, Exponential, Gaussian, PerturbedObjective, Poisson, PureDP, Repeat
 
 
@@ -287,6 +288,26 @@ def test_squares_of_mu_add_up():
     for accountant in (GDP(), Tight()):
         assert accountant.epsilon(event, 1e-6) == pytest.approx(accountant.epsilon(alone, 1e-6), rel=1e-12)
         assert accountant.delta(event, 1.0) == pytest.approx(accountant.delta(alone, 1.0), rel=1e-12)
+
+
+@pytest.mark.parametrize("eta", [0.05, 1.0, 4.0])
+def test_epsilon_and_delta_of_one_selection_are_inverse(eta):
+    for delta in (1e-12, 1e-6, 0.01):
+        epsilon = AdaptiveSelection().epsilon(Exponential(eta), delta)
+        if epsilon > 0:
+            assert float(selection_delta(epsilon, eta)) == pytest.approx(delta, rel=1e-6)
+        else:
+            assert float(selection_delta(0.0, eta)) <= delta
+
+
+@pytest.mark.parametrize("shift", [0.01, 0.3, 2.0])
+@pytest.mark.parametrize("relation", ["replace", "add_remove"])
+@pytest.mark.parametrize("unit", ["row", "person"])
+def test_the_epsilon_of_a_perturbed_objective_has_its_delta(shift, relation, unit):
+    # Also for large deltas, where the profile begins with an epsilon below which nothing is proved.
+    event = PerturbedObjective(shift, 0.2, relation, unit)
+    for delta in (1e-9, 1e-3, 0.3, 0.9):
+        assert objective_delta(objective_epsilon(event, delta) * (1 + 1e-9), event) <= delta * (1 + 1e-6)
 
 
 def test_a_large_epsilon_is_explained():
