@@ -10,7 +10,7 @@ MOST_MODELS = 1_000
 
 
 class Solver:
-    """Own implementation from the description of the algorithm.
+    """Own implementation of the published algorithm, its constants checked against the code of its authors.
 
     Depth is the smallest over coordinates of the number of fits on either side. Half of epsilon and delta
     test privately that the deep region is stable (propose-test-release), half choose a depth by the
