@@ -19,7 +19,14 @@ from dpcvx.solvers import (
     ScaledTarget,
     Standardised,
 )
-from dpcvx.solvers.scaled_target import RESIDUAL, measure_target, residual_deviations, target_stage
+from dpcvx.solvers.scaled_target import (
+    RESIDUAL,
+    TargetScale,
+    enough_shown,
+    measure_target,
+    residual_deviations,
+    target_stage,
+)
 
 BOUNDS = dp.Bounds(1.0)
 
@@ -274,3 +281,20 @@ def test_a_long_tail_makes_the_unit_of_squared_loss_larger(tail):
         for each in ((dp.Squared(), 0.7), (dp.Squared(), 2.5), (dp.Quantile(0.5), 0.7))
     ]
     assert units == pytest.approx(2.5 * scale.deviation * np.array([stretch, 1, 1]))
+
+
+@pytest.mark.parametrize(("within", "tail"), [(None, "unknown"), (0.2, "long"), (0.35, "long"), (0.46, "")])
+def test_units_say_what_is_known_of_the_tail_of_the_target(within, tail):
+    """A normal law has 0.52 and an exponential one 0.46; intervals are in doubt before the unit changes."""
+    scale = TargetScale(0.0, 0.1, 1000, None, within)
+    assert scale.units(dp.Squared()).tail == tail
+    assert scale.units(dp.Huber(0.5, threshold_deviations=1.0)).tail == ""
+    assert scale.long_tail == (within == 0.2)
+
+
+def test_the_tail_is_asked_for_earlier_where_there_are_standard_errors():
+    from dpcvx.solvers.one_step import with_uncertainty
+
+    plain = NoisyGradientDescent()
+    assert enough_shown(plain) == 3
+    assert enough_shown(with_uncertainty(plain, 0.2, dp.Squared())) == 2

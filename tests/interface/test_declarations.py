@@ -9,6 +9,7 @@ import dpcvx
 from dpcvx import Incompatible, PrivateLinearRegression, PrivateLogisticRegression
 from dpcvx.data.dataset import InMemory
 from dpcvx.data.declarations import Declarations
+from dpcvx.data.proposals import propose_column, propose_model
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-1, 1, (400, 2))
@@ -120,3 +121,18 @@ def test_a_plan_knows_columns_by_name():
         model.plan(10_000, ["age", "sex", "height"])
     with pytest.raises(ValueError, match="at least 1"):
         model.plan(0, ["age", "sex"])
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        ("has_insurance", "logistic"),
+        ("marital_status", "logistic"),
+        ("doctorVisits", "poisson"),
+        ("children", "poisson"),
+        ("share_of_food", "fractional"),
+        ("wage", None),
+    ],
+)
+def test_a_model_is_proposed_by_the_name_of_the_target(name, model):
+    assert propose_model(name, propose_column(name).column) == model

@@ -1,6 +1,8 @@
 """Summaries and tests of models: right numbers in every format, and no more than was released."""
 
+import copy
 import csv
+import dataclasses
 import io
 import json
 import math
@@ -361,3 +363,20 @@ def test_p_values_are_uniform_under_the_null_and_the_share_of_noise_is_right(kin
     information = n * 4 / 3 * (1.0 if kind == "linear" else 0.219)  # mean of p (1 - p) for scores of 0.6 x0
     share = 1 - 1 / information / np.var(errors, axis=0)[0]
     assert np.mean(shares, axis=0)[0] == pytest.approx(share, abs=0.12 if epsilon == 4 else 0.05)
+
+
+@pytest.mark.parametrize(
+    ("known", "words"),
+    [
+        ({"long_tail": True}, "a few targets make up most"),
+        ({"tail_unknown": True}, "tail of the target was not"),
+    ],
+)
+def test_the_table_says_what_is_known_of_the_tail_of_the_target(model, known, words, tmp_path):
+    told = copy.copy(model)
+    told._uncertainty = dataclasses.replace(model._uncertainty, long_tail=False, tail_unknown=False)
+    assert words not in " ".join(str(told.summary()).split())
+    told._uncertainty = dataclasses.replace(told._uncertainty, **known)
+    assert words in " ".join(str(told.summary()).split())
+    told.save(tmp_path / "model.json")
+    assert words in " ".join(str(dp.load(tmp_path / "model.json").summary()).split())
