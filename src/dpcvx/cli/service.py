@@ -352,6 +352,8 @@ def _question(text: str, options: dict[str, Any], conditions: list[str]) -> dict
             content: dict[str, Any] = json.loads(text)
         except ValueError as error:
             raise WrongValue(f"The question is not valid JSON: {error}.") from None
+        except RecursionError:
+            raise WrongValue("The question is nested too deeply.") from None
         return content
     where = {}
     for condition in conditions:

@@ -362,7 +362,7 @@ def read_column_fields(content: Any, where: str) -> Any:
 
     `where`: the section, for messages.
     """
-    if not isinstance(content, Mapping) or content.get("kind") not in COLUMN_KINDS:
+    if not isinstance(content, Mapping) or content.get("kind") not in list(COLUMN_KINDS):  # may be a list
         raise WrongValue(f"{where} needs kind = one of {', '.join(map(repr, COLUMN_KINDS))}.")
     kind = COLUMN_KINDS[content["kind"]]
     known = {field.name for field in fields(kind)}

@@ -375,6 +375,8 @@ class Schema:
             content = json.loads(text)
         except ValueError as error:
             raise WrongValue(f"The schema is not valid JSON: {error}") from None
+        except RecursionError:
+            raise WrongValue("The schema is nested too deeply.") from None
         return cls.from_dict(content)
 
     @classmethod
