@@ -8,13 +8,13 @@ the file as lines of JSON, so that several runs add up.
 
 import argparse
 import json
-import os
 import random
 import signal
+import subprocess
+import sys
 import tempfile
 import threading
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import dask.array as da
@@ -37,11 +37,19 @@ class Vouched(SeededGenerator):
 
 
 class Killer:
-    """Kills a random worker at a random moment of a fit, again and again."""
+    """Workers of a cluster; a random one is killed at a random moment, again and again, and replaced.
 
-    def __init__(self, cluster: distributed.LocalCluster, kills: int, seconds: float, seed: int) -> None:
-        self._cluster, self._left, self._random = cluster, kills, random.Random(seed)
+    They are processes of their own, because a nanny gives up a worker that dies while it starts.
+    """
+
+    def __init__(self, address: str, kills: int, seconds: float, seed: int) -> None:
+        self._address, self._left, self._random = address, kills, random.Random(seed)
         self.done, self._coming, self._until = 0, False, time.monotonic() + seconds
+        self._workers = [self._start() for _ in range(WORKERS)]
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        words = ["-m", "distributed.cli.dask_worker", self._address, "--no-nanny", "--nthreads", "1"]
+        return subprocess.Popen([sys.executable, *words, "--no-dashboard"], stderr=subprocess.DEVNULL)
 
     def strike(self) -> None:
         """Kill a worker soon, if there are kills left."""
@@ -50,14 +58,17 @@ class Killer:
             threading.Timer(self._random.uniform(0, 0.05), self._kill).start()
 
     def _kill(self) -> None:
-        # A nanny gives up a worker that dies while it starts, which is no matter of a fit.
-        processes = [nanny.process for nanny in self._cluster.workers.values()]
-        alive = [each.pid for each in processes if each is not None and each.status.name == "running"]
-        if alive:
-            with suppress(ProcessLookupError):
-                os.kill(self._random.choice(alive), signal.SIGKILL)
-                self.done, self._left = self.done + 1, self._left - 1
-        self._coming = False
+        place = self._random.randrange(WORKERS)
+        self._workers[place].send_signal(signal.SIGKILL)
+        self._workers[place].wait()
+        self._workers[place] = self._start()
+        self.done, self._left, self._coming = self.done + 1, self._left - 1, False
+
+    def close(self) -> None:
+        """End the workers."""
+        for worker in self._workers:
+            worker.kill()
+            worker.wait()
 
 
 def main() -> None:
@@ -74,14 +85,13 @@ def main() -> None:
     settings |= {"solver": "frank_wolfe", "n_iter": ROUNDS * options.kills}
     linear_model.generator_of = lambda state: Vouched(options.seed)
     expected = PrivateLogisticRegression(**settings).fit(X, y).coef_
-    cluster = distributed.LocalCluster(
-        n_workers=WORKERS, threads_per_worker=1, dashboard_address=":0", silence_logs=50
-    )
-    with cluster, distributed.Client(cluster), tempfile.TemporaryDirectory() as folder:
+    cluster = distributed.LocalCluster(n_workers=0, dashboard_address=":0", silence_logs=50)
+    killer = Killer(cluster.scheduler_address, options.kills, options.seconds, options.seed)
+    with cluster, distributed.Client(cluster) as client, tempfile.TemporaryDirectory() as folder:
+        client.wait_for_workers(WORKERS)
         ledger = Ledger(Path(folder) / "ledger.db")
         account = ledger.create("people", epsilon=1.0, delta=1e-5)
         rows, labels = da.from_array(X, chunks=(500, D)), da.from_array(y, chunks=500)
-        killer = Killer(cluster, options.kills, options.seconds, options.seed)
         ProgressReport.count = lambda report, done, total: killer.strike()  # told of every round
         began = time.monotonic()
         model = PrivateLogisticRegression(backend="dask", ledger=ledger, account="people", **settings)
@@ -94,6 +104,7 @@ def main() -> None:
             "charges": len(account.history()),
             "seconds": round(time.monotonic() - began, 1),
         }
+        killer.close()
     print(json.dumps(found))
     if options.out is not None:
         with options.out.open("a") as file:

@@ -200,8 +200,7 @@ class Save:
     names = ("model.json", "report.html", "rows.csv", "rows.parquet")
 
     def _write(self, folder, seed):
-        model = dp.PrivateLinearRegression(epsilon=1.0, bounds=(0, 1), y_bounds=(0, 1), random_state=seed)
-        model.fit(PEOPLE[["a", "b"]], PEOPLE["y"])
+        model = dp.load(folder / f"fitted{seed}.json")
         model.save(folder / "model.json")
         write_report([ReportedModel("model", model, "0" * 64)], folder / "report.html", title=f"No {seed}")
         columns = {"a": RNG.integers(0, 9, 100 + seed), "b": RNG.integers(0, 9, 100 + seed)}
@@ -209,6 +208,9 @@ class Save:
             write_synthetic(folder / name, columns, model.privacy_statement_)
 
     def prepare(self, folder):
+        for seed in (1, 2):
+            model = dp.PrivateLinearRegression(epsilon=1.0, bounds=(0, 1), y_bounds=(0, 1), random_state=seed)
+            model.fit(PEOPLE[["a", "b"]], PEOPLE["y"]).save(folder / f"fitted{seed}.json")
         self._write(folder, 1)
         for name in self.names:
             shutil.copy(folder / name, folder / f"{name}.old")
