@@ -737,8 +737,8 @@ FAULTS: tuple[Fault, ...] = (
         (
             "targets of goodness of fit are not clipped",
             "data/goodness.py",
-            "half = np.rint(np.clip(target / (factor * self.target_reach), -1.0, 1.0) * (ONE // 2))",
-            "half = np.rint(np.clip(target / (factor * self.target_reach), -2.0, 2.0) * (ONE // 2))",
+            "half = np.rint(np.clip(length * target / self.target_reach, -1.0, 1.0) * (ONE // 2))",
+            "half = np.rint(np.clip(length * target / self.target_reach, -2.0, 2.0) * (ONE // 2))",
             "privacy/test_goodness.py",
         ),
         (
