@@ -67,6 +67,21 @@ def test_no_two_records_are_further_apart_than_the_sensitivity_and_some_are_as_f
     assert furthest > 0.99 or name in ("counts", "amounts", "shares")
 
 
+@named
+def test_no_target_causes_a_warning(name):
+    """Warnings are errors here: the smallest numbers have quotients of 0, and the largest overflow."""
+    targets = (5e-324, 1e-320, 1e-310, -5e-324, 1.7e308, -1.7e308, math.nan, math.inf)
+    for theta, y in itertools.product((0.0, 4.0, -40.0, 1e6), targets):
+        question = GoodnessSum(np.array([theta]), MEASURES[name], np.array([2.0]))
+        dp.source([[1.0]], [y], bounds=BOUNDS).sum(question)
+
+
+def test_a_count_next_to_zero_has_the_deviance_of_zero():
+    """2 (y log(y/m) - y + m) tends to 2 m, also where y/m is 0 in float64."""
+    tiny, zero = (LogPoisson().deviance(np.array(y), np.array(3.0)) for y in (5e-324, 0.0))
+    assert tiny == zero == 6.0
+
+
 def test_vectors_of_the_formula():
     """docs/privacy_math.md §15: sqrt(2.286152) for squared errors, sqrt(1.5) for log-losses, over n."""
     assert asked("squares", 1000).sensitivity == pytest.approx(1.5120025e-3, rel=1e-5)

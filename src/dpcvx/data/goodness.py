@@ -261,7 +261,8 @@ class GoodnessSum(PlainSum):
                 score += margins[0] * unit
             if records.offset:
                 scores += y[1, start:stop]
-            terms = self.measure.terms(scores[0], y[0, start:stop], block[:, -1], scores[1])
+            with np.errstate(all="ignore"):  # no record causes a warning
+                terms = self.measure.terms(scores[0], y[0, start:stop], block[:, -1], scores[1])
             if weights is not None:
                 terms = terms * weights[start:stop]
             total += terms.sum(axis=1)

@@ -29,6 +29,7 @@ from dpcvx.vouched import vouched
 __all__ = ["FractionalLogit", "LogGamma", "LogPoisson"]
 
 FARTHEST_SCORE = 30.0  # means beyond e^30 or e^-30 count as these in sums of deviances
+SMALLEST_RATIO = 5e-324  # of a positive target and its mean
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,8 @@ class LogPoisson(DevianceLoss):
     def deviance(self, outcome: Vector, mean: Vector) -> Vector:
         """Return 2 (y log(y/mean) - y + mean)."""
         positive = outcome > 0
-        ratio = np.where(positive, outcome, mean) / mean
+        # A quotient of the smallest numbers is 0, whose logarithm would warn.
+        ratio = np.maximum(np.where(positive, outcome, mean) / mean, SMALLEST_RATIO)
         return 2 * (np.where(positive, outcome, 0.0) * np.log(ratio) - outcome + mean)
 
 
