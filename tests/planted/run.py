@@ -131,12 +131,15 @@ def _require_clean(chosen: list[Fault]) -> None:
 
 def write_page(known: dict[str, dict[str, object]]) -> None:
     """Write the table of faults to the page, for those that are still listed."""
-    rows = ["| fault | file | caught by |", "|---|---|---|"]
+    caught = sum(bool(known.get(fault.name, {}).get("caught")) for fault in FAULTS)
+    missed = sum(not known[fault.name]["caught"] for fault in FAULTS if fault.name in known)
+    rows = [f"Of {len(FAULTS)} faults {caught} were caught and {missed} missed; the others were not run.", ""]
+    rows += ["| fault | file | caught by |", "|---|---|---|"]
     for kind in dict.fromkeys(fault.kind for fault in FAULTS):
         rows.append(f"| **{kind}** | | |")
         for fault in (fault for fault in FAULTS if fault.kind == kind):
             by = str(known.get(fault.name, {}).get("by", "")).removeprefix("tests/").split("[")[0]
-            rows.append(f"| {fault.name} | `{fault.file}` | `{by}` |")
+            rows.append(f"| {fault.name} | `{fault.file}` | {f'`{by}`' if by else 'not run'} |")
     head = PAGE.read_text().split(MARK)[0]
     PAGE.write_text(head + MARK + "\n".join(["", *rows, ""]))
 
