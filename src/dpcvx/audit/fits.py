@@ -107,7 +107,7 @@ def _neighbours_of_table(data: FitData, rng: np.random.Generator) -> Iterator[tu
 
 
 def _with_cells(table: Any, place: int, cell: float) -> Any:
-    """Return a table in which all floating-point cells of one row are others."""
+    """Return a copy of a table in which every floating-point cell of one row is changed."""
     import narwhals as nw
 
     typed, changed = open_typed(table), []

@@ -2,8 +2,8 @@
 
 Every canary is one record, and its sign decides between two records: m independent pairs of neighbours in one
 data set. From the released answers alone an attacker guesses the signs that the answers show most clearly.
-If the release is (epsilon, delta)-private, the number of right guesses is bounded in law (T. Steinke, M. Nasr
-and M. Jagielski, "Privacy auditing with one (1) training run", NeurIPS 2023, main theorem), so that right
+If the release is (epsilon, delta)-private, many right guesses are improbable (T. Steinke, M. Nasr and
+M. Jagielski, "Privacy auditing with one (1) training run", NeurIPS 2023, main theorem), so that right
 guesses prove a lower bound on epsilon. The bound is weaker than that of many runs on one pair.
 """
 
@@ -28,7 +28,7 @@ from dpcvx.solvers import NoisyGradientDescent
 
 __all__ = ["OneRunAudit", "audit_one_run", "one_run_epsilon"]
 
-SHARES = (0.02, 0.05, 0.1, 0.2)  # of the canaries that are guessed: the number is chosen on one half
+SHARES = (0.02, 0.05, 0.1, 0.2)  # of the canaries that are guessed: their number is chosen on one half
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,12 @@ class OneRunAudit:
 
     @property
     def holds(self) -> bool:
-        """Whether the bound is at most what is claimed, and the controls are as they must be."""
+        """Whether the bound is at most the claimed epsilon, and both controls are as expected."""
         return self.audited <= self.claimed and self.control == 0 and self.half_noise >= self.audited
 
 
 def one_run_epsilon(canaries: int, guesses: int, right: int, delta: float) -> float:
-    """Return the largest epsilon that so many right guesses refute at 95 %; 0 if there is none."""
+    """Return the largest epsilon that this number of right guesses refutes at 95 %; 0 if none."""
     low, high = 0.0, 20.0
     if _p_value(canaries, guesses, right, 0.0, delta) > 1 - CONFIDENCE:
         return 0.0
@@ -66,7 +66,7 @@ def one_run_epsilon(canaries: int, guesses: int, right: int, delta: float) -> fl
 
 
 def _p_value(canaries: int, guesses: int, right: int, epsilon: float, delta: float) -> float:
-    """Return a bound on P(so many right guesses, or more) of any (epsilon, delta)-private release."""
+    """Return a bound on P(at least this many right guesses) for any (epsilon, delta)-private release."""
     from scipy import stats
 
     law = stats.binom(guesses, 1 / (1 + math.exp(-epsilon)))
@@ -109,7 +109,7 @@ def audit_one_run(
 
 
 def _best(evidence: Vector, signs: Vector, delta: float) -> tuple[int, int, float]:
-    """Return guesses, right ones and the bound; how many are guessed is chosen on the first half."""
+    """Return guesses, right guesses and the bound; the number of guesses is chosen on the first half."""
     half = len(signs) // 2
     chosen = max(SHARES, key=lambda share: _guess(evidence[:half], signs[:half], share, delta)[2])
     return _guess(evidence[half:], signs[half:], chosen, delta)

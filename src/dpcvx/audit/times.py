@@ -16,7 +16,7 @@ from dpcvx.audit.fits import FitData
 
 __all__ = ["TimeTest", "time_test"]
 
-SURE = 4.0  # standard errors beyond which an area under the curve is not chance: once in 16,000 tests
+SURE = 4.0  # standard errors; a test exceeds them by chance once in 16,000
 
 
 @dataclass(frozen=True)
@@ -25,13 +25,13 @@ class TimeTest:
 
     name: str
     runs: int  # on each data set
-    area: float  # 0.5 if times say nothing
-    margin: float  # around 0.5, that chance explains
-    control: float  # of the same fit on the same data with half of the steps more
+    area: float  # 0.5 if times reveal nothing
+    margin: float  # largest difference from 0.5 by chance
+    control: float  # control: the same fit on the same data, with 50 % more steps
 
     @property
     def holds(self) -> bool:
-        """Whether times tell nothing of a record, and would tell of another number of steps."""
+        """Whether times reveal nothing about a record, and the control with more steps is detected."""
         return abs(self.area - 0.5) <= self.margin < abs(self.control - 0.5)
 
 
@@ -40,7 +40,7 @@ def time_test(
 ) -> TimeTest:
     """Measure fits on two neighbours in turn.
 
-    `make`: returns an unfitted estimator with so many steps.
+    `make`: returns an unfitted estimator with a given number of steps.
     """
     times: list[list[float]] = [[], [], []]
     kinds = ((one, n_iter), (other, n_iter), (one, n_iter + n_iter // 2))
@@ -57,7 +57,7 @@ def time_test(
                 model.fit(data.X, data.y)
                 times[place].append(time.process_time() - began)
     first, second, longer = (np.array(each) for each in times)
-    margin = SURE * math.sqrt((2 * runs + 1) / (12 * runs**2))  # of the rank sum of equal laws
+    margin = SURE * math.sqrt((2 * runs + 1) / (12 * runs**2))  # of the area for equal distributions
     return TimeTest(name, runs, _area(first, second), margin, _area(first, longer))
 
 

@@ -39,12 +39,12 @@ def check_new(path: Path, *, force: bool) -> None:
 
 
 def write(path: Path, write_to: Callable[[Path], Any]) -> None:
-    """Write a file whole or not at all, and say in one sentence where that fails."""
+    """Write a file completely or not at all; report a failure in one sentence."""
     write_folder(path, lambda path: replace_file(path, write_to))
 
 
 def write_folder(path: Path, write_to: Callable[[Path], Any]) -> None:
-    """Write the files of a folder, and say in one sentence where that fails."""
+    """Write the files of a folder; report a failure in one sentence."""
     try:
         write_to(path)
     except OSError as error:

@@ -59,9 +59,9 @@ class AdditiveBasis:
     def keep(
         self, drawn: tuple[int, ...], among: tuple[int, ...]
     ) -> tuple[AdditiveBasis, list[int], list[int]]:
-        """Return the basis without the numbers `among` which others were drawn.
+        """Return the basis without those numbers of `among` that were not selected.
 
-        Also the places of its cells among those of a row, and of its features among those of this basis.
+        Also return the indices of its cells in a row, and of its features in this basis.
         """
         cells = [j for j in range(self.d) if j in drawn or j not in among]
         numbers = [j for j in self.numbers if j in cells]

@@ -192,7 +192,7 @@ def compressed_rows(X: Any) -> Any:
         if X.format in ("csr", "csc", "bsr"):
             X = type(X)((read_numbers(X.data), X.indices, X.indptr), shape=X.shape)
             X.check_format(full_check=True)
-            if (X.indptr[1:] < X.indptr[:-1]).any():  # SciPy looks only where nnz > 0, at differences
+            if (X.indptr[1:] < X.indptr[:-1]).any():  # SciPy checks only if nnz > 0, and by differences
                 raise ValueError
         else:
             X = X.tocoo()

@@ -61,7 +61,7 @@ class SquaredErrors:
     longest: ClassVar[float] = 2.25  # largest squared length of a record
 
     def terms(self, z: Vector, y: Vector, last: NDArray[np.int16], base: Vector) -> NDArray[np.int64]:
-        """Return the terms of records, shape (3, m), of which `last` and `base` are not used."""
+        """Return the terms of records, shape (3, m); `last` and `base` are not used."""
         known = ~np.isnan(y)
         target, length = np.where(known, y, 0.0), np.ones(len(z))
         if self.packed:
@@ -261,7 +261,7 @@ class GoodnessSum(PlainSum):
                 score += margins[0] * unit
             if records.offset:
                 scores += y[1, start:stop]
-            with np.errstate(all="ignore"):  # no record causes a warning
+            with np.errstate(all="ignore"):  # the content of a record never triggers a warning
                 terms = self.measure.terms(scores[0], y[0, start:stop], block[:, -1], scores[1])
             if weights is not None:
                 terms = terms * weights[start:stop]

@@ -111,7 +111,7 @@ class ModelFormula:
         return tuple(found)
 
     def attributes(self) -> tuple[str, tuple[str, ...], tuple[tuple[str, str], ...]]:
-        """Return target, features and products of two of a formula of names alone, for queries."""
+        """Return target, features and pairwise products of a query's formula, which has names only."""
         target, terms, _ = self._sides
         factors = [[_factor(each) for each in term] for term in terms]
         sides = [each for each in (target, *(each for term in factors for each in term)) if each]

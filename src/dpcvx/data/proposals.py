@@ -164,7 +164,7 @@ def propose_column(name: str, kind: str | None = None, labels: Sequence[str] = (
 
 
 def propose_model(name: str, column: Any) -> str | None:
-    """Return the model that suits a target with this name and proposed declaration; None if that is open."""
+    """Return the model that suits the name and declaration of a target; None if it cannot be guessed."""
     if column.kind in (BooleanColumn.kind, LevelColumn.kind, HashedColumn.kind):
         return "logistic"
     words = set(WORDS.findall(re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()))

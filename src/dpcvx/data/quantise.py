@@ -136,7 +136,7 @@ class Quantiser:
         return found
 
     def unit_rows(self, rows: Dense) -> tuple[Dense, Vector, Vector]:
-        """Return stored rows with their intercept, all of about norm 1, their divisors and codes of these.
+        """Return stored rows of norm about 1 with their intercept, their divisors, and codes of the divisors.
 
         A divisor is the code f of `BoundedInfluence`, which is at least the length, or the length where that
         is larger than every code. Integers are checked against the bounds as those of any row.

@@ -85,7 +85,7 @@ class Labels:
         return (DeclaredLevels(tuple(self.classes.tolist())),)
 
     def codes(self, y: Any) -> NDArray[np.int64]:
-        """Return the place of each raw target among the classes, shape (n,); -1 where it is none of them.
+        """Return the index of the class of each raw target, shape (n,); -1 for a target of no class.
 
         Classes False and True are also written as no and yes, in the words of a column of booleans.
         """

@@ -1,4 +1,4 @@
-"""Files that are replaced as a whole: a full disk, a kill or a power cut leaves the old one or the new."""
+"""Atomic replacement of files: a full disk, a kill or a power cut leaves either the old or the new file."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ __all__ = ["replace_file", "sync_folder"]
 
 
 def replace_file(path: str | Path, write: Callable[[Path], object]) -> None:
-    """Write a file beside the one at a path, and put it in its place once it is on the disk.
+    """Write a temporary file in the same folder, and move it to the path once it is on the disk.
 
     `write`: called with the path to write to, which ends in the same suffix.
     """
     path = Path(os.path.realpath(path))  # a link stays, and its file is replaced
     if path.exists() and not (path.is_file() and os.access(path.parent, os.W_OK)):
-        write(path)  # a device such as /dev/stdout, or a file in a folder that takes no other
+        write(path)  # a device such as /dev/stdout, or a folder in which no file can be created
         return
     part = path.with_name(f"{path.stem}.part{path.suffix}")
     try:
@@ -34,7 +34,7 @@ def replace_file(path: str | Path, write: Callable[[Path], object]) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Wait until the names of a folder's files are on the disk."""
+    """Flush a folder's list of file names to the disk."""
     if os.name != "posix":
         return
     opened = os.open(folder, os.O_RDONLY)

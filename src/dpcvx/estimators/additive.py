@@ -190,7 +190,7 @@ class AdditiveModel(LinearModel):
         )
 
     def _droppable(self, columns: Columns) -> tuple[int, ...]:
-        """Return the places of numbers of which the fit selects some; none if it keeps all."""
+        """Return the indices of the columns from which the fit selects; empty if it keeps all."""
         count, places = self.selected_columns, _number_places(columns)
         if count is None:
             return ()

@@ -138,7 +138,7 @@ class Loss(Protocol):
         return None
 
     def with_clipped_gradients(self, curvature_limit: float) -> "Loss":
-        """Return the loss of records whose whole gradients are clipped; this one where there is none."""
+        """Return the variant that clips whole gradients; the loss itself if it has none."""
         return self
 
     def clipped(self, limit: float) -> "Loss | None":

@@ -140,7 +140,7 @@ class Huber(Loss):
 
 @dataclass(frozen=True)
 class BoundedInfluence(Loss):
-    """Squared loss of records whose gradients, not residuals, are clipped: of a row x/f and the target t/f.
+    """Squared loss with clipped gradients, not residuals, of rows x/f and targets t/f.
 
     phi'(z, y) = clip(f^2 (z - t), -threshold, threshold), y = t + 4096 k, f = 1 + k/16
 
@@ -155,7 +155,7 @@ class BoundedInfluence(Loss):
     threshold : float
         Largest norm of a gradient, for rows of norm 1.
     y_range : tuple of float
-        Public interval that holds every target; slopes are bounded for others too.
+        Public interval of the targets; slopes are bounded outside of it too.
     target_deviation : float, optional
         Standard deviation of the targets, where they have been scaled to one. Predictions use it.
     curvature_limit : float
@@ -200,7 +200,7 @@ class BoundedInfluence(Loss):
 
     @staticmethod
     def unpack(y: Vector) -> tuple[Vector, Vector]:
-        """Return the targets and f that were packed."""
+        """Return the targets and f of packed numbers."""
         k = np.rint(y / slopes.PACKING)
         return y - slopes.PACKING * k, 1 + k / slopes.LENGTHS
 
@@ -224,7 +224,7 @@ class BoundedInfluence(Loss):
         return self.longest**2
 
     def usual_smoothness(self, z_max: float) -> float:
-        """Return 1: rows are divided by a little more than their root mean square length before f is."""
+        """Return 1: rows are first divided by a little more than their root mean square length, then by f."""
         return 1.0
 
     def largest_curvature(self, z_max: float) -> float:

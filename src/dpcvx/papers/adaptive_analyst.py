@@ -1,4 +1,4 @@
-"""[U15] section 1.3: an analyst who chooses each model by looking at the answers of the one before.
+"""[U15] section 1.3: an analyst who chooses each model from the answer to the previous one.
 
 On records without any signal such an analyst believes in a signal: the model fits the records, not their
 population. Differentially private answers bound the difference.
@@ -18,10 +18,10 @@ Fit = Callable[[Vector, IntVector], Vector]
 
 
 def analyse_adaptively(fit: Fit, X: Vector, y: IntVector, rounds: int) -> Vector:
-    """Return the coefficients that an analyst ends with who halves the features in every round.
+    """Return the final coefficients of an analyst who halves the features in every round.
 
-    `fit` answers a regression of labels 0 and 1 on some columns by their coefficients. Each round asks for
-    the columns that are left, and keeps the half with the largest coefficients; the last fit stays.
+    `fit` answers a regression of labels 0 and 1 on some columns by their coefficients. Each round fits
+    the remaining columns and keeps the half with the largest coefficients; the last fit is returned.
     """
     kept = np.arange(X.shape[1])
     for left in range(rounds, 0, -1):

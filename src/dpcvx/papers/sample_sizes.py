@@ -43,7 +43,7 @@ class SampleSize:
         if not (0 < self.alpha <= 1 and self.epsilon > 0 and self.d >= 1):
             raise WrongValue("alpha must be in (0, 1], epsilon positive and d at least 1.")
         if self.strong_convexity is not None and (self.linear_model or not self.strong_convexity > 0):
-            raise WrongValue("strong_convexity must be positive, and beside no linear_model.")
+            raise WrongValue("strong_convexity must be positive, and cannot be combined with linear_model.")
 
     @property
     def one(self) -> float:

@@ -64,7 +64,7 @@ def selects_pairs(n: int, budget: Budget, columns: int, pairs: int, least: float
 
 
 def most_pairs(n: int, budget: Budget) -> int:
-    """Return the largest number of pairs of which all products may be features."""
+    """Return the largest number of pairs for which all products become features."""
     return max(SELECTED_PAIRS, min(MOST_PAIRS, n // budget.rows // RECORDS_OF_A_PAIR))
 
 

@@ -384,7 +384,7 @@ class Plan:
 
     @property
     def _facts(self) -> list[tuple[str, str]]:
-        """Names and texts of the lines about the plan."""
+        """Lines that describe the plan, as pairs (name, text)."""
         budget = self.budget
         facts = [
             ("problem", f"{self.problem.loss.name} loss over {_set(self.problem.domain)}, {self._shape}"),

@@ -348,7 +348,7 @@ def doubts_about_levels(bounds: Mapping[str, Any]) -> list[str]:
 
 
 def _phases(parts: Iterable[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
-    """Group neighbouring Gaussian parts that differ in count and noise alone: the phases of one descent."""
+    """Group adjacent Gaussian parts that differ only in count and noise: the phases of one descent."""
 
     def question(part: Mapping[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in part.items() if name not in _OF_PHASE}

@@ -487,7 +487,7 @@ class QueryEngine:
                 return self._measured_answer(compiled, public.theta)
             compared = False
         if unmeasured := self._public_side.unmeasured(compiled):
-            noise = PropagatedNoise(None, None)  # no interval rests on a model that has no such interaction
+            noise = PropagatedNoise(None, None)  # the model cannot represent the interaction
         unit = near.range / self.n
         below = self.plan.largest_below * unit / part if compared else math.inf
         return self._finished(

@@ -281,7 +281,7 @@ class LocalModels:
         return min(max(squares / max(spreads, 1e-12), LEAST_VARIANCE), USUAL_VARIANCE)
 
     def _triple(self, a: int, b: int, c: int) -> _Triple:
-        """Return what the release says about the dependence of three attributes that pairs do not show."""
+        """Return the released dependence of three attributes beyond that of their pairs."""
         turned, spread, noise = self._turned_triple((a, b, c))
         signal = float((turned**2).sum()) - noise * turned.size
         signal /= max(float((spread**2).sum()), 1e-12)

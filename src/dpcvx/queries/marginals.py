@@ -32,7 +32,7 @@ MOST_PAIRS, MOST_TRIPLES = 2**16, 2**10  # statistics up to which pairs and trip
 # Largest noise of a triple, in units of 1/sqrt(n), chosen by benchmarks/triples.py: regressions lose up to a
 # third of their accuracy, and the largest errors of tables of three attributes fall to between 1/9 and 7/10.
 TRIPLE_NOISE = 1.75
-MOST_LOCAL_PAIRS, MOST_LOCAL_TRIPLES = 2**22, 2**14  # likewise where no histogram is fitted to them
+MOST_LOCAL_PAIRS, MOST_LOCAL_TRIPLES = 2**22, 2**14  # the same, if no histogram is fitted to them
 MOST_CHANGES = 2**14  # sets of changed attributes that are enumerated for a sensitivity
 
 

@@ -87,9 +87,9 @@ class PublicSide:
         )
 
     def unmeasured(self, compiled: CompiledQuery) -> tuple[str, ...]:
-        """Return the interactions of a regression of which no table with the target was measured.
+        """Return the interactions of a regression whose table with the target was not measured.
 
-        A model of pairs has next to none of them, whatever the records have.
+        A model of pairs shows almost no such interaction, even if the records have one.
         """
         query = compiled.description
         if not isinstance(query, Regression) or not isinstance(self._plan.start, NoisyMarginals):
@@ -165,9 +165,9 @@ class PublicSide:
         return min((each for each in found if each.error < query.scale), key=lambda b: b.error, default=None)
 
     def shows_error(self, measured: MeasuredAnswer) -> bool:
-        """Say whether measured means differ from the histogram by more than their noise explains.
+        """Return whether measured means differ from the histogram by more than noise explains.
 
-        Means that do not would teach the histogram their noise.
+        Otherwise the histogram would be fitted to the noise of the means.
         """
         square, freedom = 0.0, 0
         for m in measured.group:
@@ -222,7 +222,7 @@ class PublicSide:
         if not self._plan.universe.listed:
             means = arrays(content)["means"]
             start = self._plan.start
-            if start.order == 3 and len(means) < start.n_draws:  # a release from before triples
+            if start.order == 3 and len(means) < start.n_draws:  # a release of a version without triples
                 start = replace(start, order=2)
             released = start.read(means)
             return LocalModels(self._plan.universe, released), released

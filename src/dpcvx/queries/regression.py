@@ -139,7 +139,7 @@ class Regression:
         products = [tuple(self.features.index(name) for name in pair) for pair in self.interactions]
         width = sum(map(len, coded)) + sum(len(coded[a]) * len(coded[b]) for a, b in products)
         listed = count_cells(schema, range(len(schema.attributes))) <= LARGEST_UNIVERSE
-        narrow = bool(self.where or self.interactions)  # which pairs alone do not answer
+        narrow = bool(self.where or self.interactions)  # pairs alone cannot answer it
         most = LARGEST_MARGINAL if listed or narrow else LOCAL_CELLS
         if cells * (self.intercept + width) > LARGEST_DESIGN or cells > most:
             if narrow:
@@ -176,7 +176,7 @@ class Regression:
         compiled = CompiledRegression(
             attributes, sizes_of(schema, attributes), tuple(names), problem, X, y, n, description=self
         )
-        self.to_json()  # every answer repeats its query: one that cannot be written must not be measured
+        self.to_json()  # answers repeat their query: refuse one that cannot be written, before it is measured
         return compiled
 
     def reading(self, schema: Schema, n: int) -> Reading:
@@ -279,7 +279,7 @@ class Regression:
 
 @dataclass(frozen=True, eq=False)
 class _Terms:
-    """Columns of an attribute as people read them: base + sum of u_t d_t over numbers and levels t."""
+    """Columns of an attribute in readable terms: base + sum of u_t d_t over numbers and levels t."""
 
     base: Vector  # columns at the first level, or at the number 0
     steps: list[tuple[str, Vector]]  # (name, d_t): for one unit more, or the difference of a level

@@ -110,7 +110,7 @@ def write_synthetic(path: str | Path, columns: dict[str, Any], statement: Statem
         raise WrongValue(f"{path} must end in .csv or .parquet, to say what it is.")
     words = statement.to_json()
     table = pa.table({name: pa.array(_cells(column)) for name, column in columns.items()})
-    # First: never a table without its statement.
+    # The statement is written first, so that no table exists without one.
     replace_file(statement_path(path), lambda part: part.write_text(words, encoding="utf-8"))
     if kind == ".csv":
         from pyarrow import csv

@@ -162,7 +162,7 @@ class Client:
 
         response = self._request("GET", "/synthetic", params={"rows": rows, "format": kind})
         promise = json.dumps(self.statement(), indent=2)
-        # First: never a table without it.
+        # The statement is written first, so that no table exists without one.
         replace_file(statement_path(path), lambda part: part.write_text(promise, encoding="utf-8"))
         replace_file(path, lambda part: part.write_bytes(response.content))
 

@@ -165,7 +165,7 @@ class QueryHistory:
 
 
 def _within(now: float, span: float) -> tuple[sa.ColumnElement[bool], ...]:
-    """Asked at most so many seconds ago. A clock that was set back must not lock a key for longer."""
+    """Select queries within `span` seconds of now: a clock that was set back must not lock a key longer."""
     return question_table.c.asked > now - span, question_table.c.asked < now + span
 
 

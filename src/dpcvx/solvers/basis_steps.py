@@ -19,7 +19,8 @@ MANY_CELLS: float = default("solvers.basis_steps.MANY_CELLS")
 def with_fewer_steps(solver: Solver, n: int) -> Solver | None:
     """Return a solver for n records; on the features of a basis, descent with fewer steps, or None.
 
-    A basis of straight lines alone has the steps of the linear model, and a path that is planned stays.
+    A basis of straight lines alone has the steps of the linear model. A path that is already planned is not
+    changed.
     """
     if not isinstance(solver, Standardised) or solver.basis is None:
         return solver

@@ -96,8 +96,8 @@ class Standardised(ScaledFit):
     those along which the loss of the constant model falls most. The share of the second label, which that
     model needs, is released before (`NoisyTarget`, 1 % of mu^2); then `NoisyPair` draws the pairs for 5 %
     of mu^2. Rows are mapped by released numbers once more, to the features of the pairs that were drawn.
-    Columns are selected alike, by their straight lines and squares; the fit then has the features of the
-    columns that were drawn, and in its answer the coefficients of the others are 0.
+    Columns are selected in the same way, by their straight lines and squares; the fit then has the features
+    of the selected columns, and in its answer the coefficients of the others are 0.
 
     Parameters
     ----------
@@ -197,7 +197,7 @@ class Standardised(ScaledFit):
         return self.fitted_basis(self.basis).width
 
     def fitted_basis(self, basis: AdditiveBasis) -> AdditiveBasis:
-        """Return a basis of the size that the fit has, whatever will be selected."""
+        """Return a basis of the size of the fit, which does not depend on the selection."""
         if self.droppable:
             return basis.keep(self.droppable[: self.selected], self.droppable)[0]
         return replace(basis, pairs=basis.pairs + ((0, 0),) * self.selected)
@@ -355,7 +355,7 @@ class Standardised(ScaledFit):
     ) -> tuple[AdditiveBasis, list[int] | None]:
         """Draw the pairs, or numbers; return the basis with them, to which the records are mapped.
 
-        Of numbers also the places of the features of the fit among those of the basis.
+        If numbers are selected, also return the indices of the features of the fit in the basis.
 
         `basis`: with the flat columns, which are known by now; `rows`: map to standardised cells; `units`: of
         the target, and the log-odds of labels if they are known.

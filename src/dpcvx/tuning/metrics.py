@@ -420,7 +420,7 @@ def metric_of(
         if name == "d2":
             if bounds is not None and target[0] < 0:
                 raise WrongValue(f"d2 is of targets that are not negative, got bounds {show(bounds)}.")
-            return D2(model.law, (max(target[0], 0.0), target[1]))  # as the model reads its targets
+            return D2(model.law, (max(target[0], 0.0), target[1]))  # as the model reads targets
         return R2(target) if name == "r2" else MeanError(ERRORS[name], target)
     if bounds is not None and name != "neg_log_loss":
         raise WrongValue(f"{name} is bounded as it is; leave bounds None.")
