@@ -165,7 +165,7 @@ def test_quantiles_and_fit_have_one_price():
     assert model.privacy_statement_.certified_epsilon == plan.price.epsilon
 
 
-@pytest.mark.filterwarnings("ignore:Perhaps no cell of x0")  # none is
+@pytest.mark.filterwarnings("ignore:Perhaps no cell of")  # none is: noise decides which columns are named
 def test_plan_and_price_are_the_same_for_any_records():
     one, X, y = fitted()
     settings = one.get_params()
