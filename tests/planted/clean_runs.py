@@ -21,6 +21,7 @@ os.environ["DPCVX_HYPOTHESIS"] = "varied"  # before the tests are imported
 
 import pytest
 from _pytest.runner import runtestprotocol
+from _pytest.warnings import catch_warnings_for_item
 
 sys.path.insert(0, str(Path(__file__).parent))
 from live import IDLE, use_this_tree
@@ -94,7 +95,9 @@ def _run_all(items: list[pytest.Item], seed: int, note: Path) -> None:
     with note.open("w") as out:
         for item, following in zip(items, [*items[1:], None], strict=True):
             print(json.dumps({"begun": item.nodeid}), file=out, flush=True)
-            if any(report.failed for report in runtestprotocol(item, log=False, nextitem=following)):
+            with catch_warnings_for_item(item.config, item.ihook, when="runtest", item=item):
+                reports = runtestprotocol(item, log=False, nextitem=following)
+            if any(report.failed for report in reports):
                 print(json.dumps({"failed": item.nodeid}), file=out, flush=True)
 
 

@@ -24,6 +24,7 @@ from pathlib import Path
 
 import pytest
 from _pytest.runner import runtestprotocol
+from _pytest.warnings import catch_warnings_for_item
 from sandbox import KERNELS, ROOT, Outcome, wait
 
 GIB = 2**30
@@ -160,7 +161,10 @@ class Live:
         for item, following in zip(items, [*items[1:], None], strict=True):
             note.write_text(item.nodeid)
             signal.setitimer(signal.ITIMER_PROF, 10 + 10 * self._seconds.get(item.nodeid, 2.0))
-            if any(report.failed for report in runtestprotocol(item, log=False, nextitem=following)):
+            # Filters of warnings are set around the hook that `runtestprotocol` is called by.
+            with catch_warnings_for_item(item.config, item.ihook, when="runtest", item=item):
+                reports = runtestprotocol(item, log=False, nextitem=following)
+            if any(report.failed for report in reports):
                 return 1
         return 0
 
