@@ -589,10 +589,12 @@ def test_offline_learns_nothing_from_means_that_noise_explains():
     """Few records: measurements have more noise than the warm start has error."""
     made = engine(n=2_000, epsilon=1.0, interaction=0.0, method="offline")
     before = made.histogram.marginal(tuple(range(len(SCHEMA.names)))).copy()
-    made.ask_many(QUERIES)
+    replies = made.ask_many(QUERIES)
     after = made.histogram.marginal(tuple(range(len(SCHEMA.names))))
     assert made.n_updates == made.budget_split.updates
     assert np.abs(after - before).sum() < 0.02
+    # What changes nothing takes no interval away.
+    assert any(each.interval_by == "prediction" for each in replies)
 
 
 def test_a_plan_survives_to_the_last_bit():

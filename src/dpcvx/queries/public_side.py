@@ -53,7 +53,8 @@ class PublicSide:
 
     def __init__(self, plan: EnginePlan, passes: Passes, start: bytes) -> None:
         self._plan, self._passes = plan, passes
-        self.updates = 0  # lessons so far
+        self.updates = 0  # lessons so far, with those that changed nothing
+        self._certificates = 0  # lessons that are certificates of an error
         self._measured: list[tuple[Measurement, ...]] = []
         self._measured_wide: dict[str, tuple[Vector, float]] = {}  # coefficients and expected error, by query
         self._shares: Vector | None = None  # as the first release gave them, before the projection
@@ -76,9 +77,7 @@ class PublicSide:
             deviation = self._plan.start.noise * math.sqrt(self._plan.universe.n_cells / len(weights))
         theta = compiled.answer(weights)
         public = PublicAnswer(compiled, theta)
-        if (
-            len(self._measured) + len(self._measured_wide) < self.updates
-        ):  # updates by certificates, whose noise is not followed
+        if self._certificates:  # whose noise is not followed
             return public, PropagatedNoise(None, None)
         inside = self._local.inside(compiled.attributes) if self._local is not None else self._warm
         released = inside if not self._measured else self._warm, self._measured
@@ -201,6 +200,7 @@ class PublicSide:
             query = stored["query"].astype(np.uint8).tobytes().decode()
             self._measured_wide[query] = stored["theta"], float(stored["error"])
         elif lesson:
+            self._certificates += 1
             stored = arrays(lesson)
             where = tuple(stored["attributes"].tolist())
             if isinstance(self.histogram, Histogram):
