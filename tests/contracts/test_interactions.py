@@ -112,7 +112,7 @@ def test_measured_interactions_have_intervals_that_hold_them():
     assert answer.interval_by == "prediction"
     assert found.estimate == pytest.approx(4 * np.log(7 / 3), abs=0.4)
     assert found.population_low < 4 * np.log(7 / 3) < found.population_high
-    assert "near 0 say nothing" not in answer.note
+    assert "near 0 does not mean" not in answer.note
 
 
 def test_interactions_of_which_no_table_was_measured_have_no_interval():
@@ -123,11 +123,11 @@ def test_interactions_of_which_no_table_was_measured_have_no_interval():
     assert answer.interval_by == "none"
     assert all(each.population_low is None for each in answer.coefficients)
     assert "a:b" in answer.note
-    assert "near 0 say nothing" in answer.note
+    assert "near 0 does not mean" in answer.note
     assert "std err" not in str(answer)  # columns without a number are left out
     assert "std_err" in answer.to_json()["coefficients"][0]
     plain = engine.ask(Regression("y", ("a", "b")))
-    assert "near 0 say nothing" not in plain.note
+    assert "near 0 does not mean" not in plain.note
     assert "std err" in str(plain)
 
 

@@ -143,7 +143,7 @@ class AuditReport:
             rows.append((*sizes, *(f"{bound:.2f}" for bound in bounds), _yes(run.holds)))
             found["One run with many canaries"] = rows
         if self.times:
-            rows = [("fit", "runs", "area under the curve", "by chance", "half of the steps more", "holds")]
+            rows = [("fit", "runs", "area under the curve", "by chance", "50 % more steps", "holds")]
             for each_time in self.times:
                 chance = f"{0.5 - each_time.margin:.2f} to {0.5 + each_time.margin:.2f}"
                 areas = (f"{each_time.area:.3f}", chance, f"{each_time.control:.3f}")
@@ -179,7 +179,7 @@ class AuditReport:
 
 
 CAPTION = (
-    "Claimed epsilon of each mechanism, what its worst pair of neighbours uses up by exact replay, and the "
+    "Claimed epsilon of each mechanism, the epsilon of its worst pair of neighbours by exact replay, and the "
     "lower bound that an attacker proves from many runs."
 )
 EXPLANATIONS = {
@@ -198,8 +198,8 @@ EXPLANATIONS = {
     "the released gradients of one run show most clearly. Controls: signs that no record had, and half of "
     "the noise.",
     "Times": "Processor time of fits on two neighbours, one of them with extreme cells. The area under the "
-    "curve is the chance that a fit to the second takes longer; 0.5 says nothing. Control: half of the steps "
-    "more.",
+    "curve is the chance that a fit to the second takes longer; 0.5 means that times reveal nothing. "
+    "Control: 50 % more steps.",
 }
 
 

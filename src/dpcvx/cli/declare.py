@@ -40,7 +40,7 @@ MODEL = (
     "Choose the model by the target: linear for numbers, logistic for 0 and 1, yes and no, or other levels "
     '(kind = "boolean" or "levels"), poisson for counts, gamma for amounts of money, fractional for shares.'
 )
-NAMED_MODEL = "The model, {model}, is guessed from the name of the target."
+NAMED_MODEL = "The model, {model}, was guessed from the name of the target: check it."
 SEPARATORS = {";": '";"', "\t": "tab", "|": '"|"', ",": '","'}  # of CSV files, as they are typed
 
 

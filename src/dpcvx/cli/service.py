@@ -353,7 +353,7 @@ def _question(text: str, options: dict[str, Any], conditions: list[str]) -> dict
         except ValueError as error:
             raise WrongValue(f"The question is not valid JSON: {error}.") from None
         except RecursionError:
-            raise WrongValue("The question is nested too deeply.") from None
+            raise WrongValue("The query is nested too deeply.") from None
         return content
     where = {}
     for condition in conditions:
