@@ -1,4 +1,4 @@
-"""Mechanisms refuse, from public numbers, what their sensitivity is not proved for; and say what they are."""
+"""Mechanisms refuse, from public numbers, inputs without a proved sensitivity, and declare their traits."""
 
 import numpy as np
 import pytest

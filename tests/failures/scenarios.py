@@ -1,4 +1,4 @@
-"""Things that write files, run on a disk that fails at each of their calls; started with the failing disk.
+"""Programs that write files, run on a disk that fails at each of their calls.
 
 scenarios.py SCENARIO MODE FOLDER MOST      full, half or kill: at up to MOST calls, evenly spread
 scenarios.py SCENARIO cut FOLDER MOST [SYNCHRONOUS]  power cuts after up to MOST calls, three states of each

@@ -1,4 +1,4 @@
-"""A short run of the fuzzer at every door, and the fuzzer itself: it must see what it looks for."""
+"""A short run of the fuzzer on every kind of input, and the fuzzer itself: it must find planted faults."""
 
 import os
 import warnings

@@ -1,4 +1,4 @@
-"""A release: one version everywhere, and what the lists of others ask for."""
+"""A release: one version everywhere, and the requirements of external checklists."""
 
 import re
 import tomllib

@@ -1,4 +1,4 @@
-"""The web page in a real browser, from the key to the download, on a analysts's width and a phone's."""
+"""The web page in a real browser, from the key to the download, at the width of a desktop and of a phone."""
 
 import shutil
 

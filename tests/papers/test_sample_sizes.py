@@ -1,4 +1,4 @@
-"""[U15] section 4: sizes of records, and what solvers here predict for them."""
+"""[U15] section 4: numbers of records, and the risks that solvers predict for them."""
 
 import math
 

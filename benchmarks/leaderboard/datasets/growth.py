@@ -1,4 +1,4 @@
-"""Growth of time and memory: logistic regression with more records or more columns. No cell of the board."""
+"""Growth of time and memory: logistic regression with more records or more columns. No leaderboard cell."""
 
 import numpy as np
 

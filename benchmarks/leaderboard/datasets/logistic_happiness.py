@@ -1,4 +1,4 @@
-"""Logistic regression: who says to be very happy, General Social Survey."""
+"""Logistic regression: which people say that they are very happy, General Social Survey."""
 
 from leaderboard.table_problem import table_problem
 

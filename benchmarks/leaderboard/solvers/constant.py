@@ -1,4 +1,4 @@
-"""The best constant of the records, without privacy: the line that a useful model is above."""
+"""The best constant of the records, without privacy: a useful model has a higher score."""
 
 import numpy as np
 
