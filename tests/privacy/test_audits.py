@@ -218,3 +218,32 @@ def test_a_released_model_is_audited_on_a_table(tmp_path):
     table = pd.DataFrame(X, columns=["a", "b"])
     model = dp.PrivateLogisticRegression(epsilon=4.0, bounds=(-1, 1), classes=(0, 1)).fit(table, DATA.y)
     assert audit_model(model, table, DATA.y).holds
+
+
+@pytest.mark.long
+def test_rehearsals_of_a_plan_are_no_answers_about_the_records():
+    import pandas as pd
+
+    rng = np.random.default_rng(1)
+    table = pd.DataFrame(
+        rng.uniform(-1, 1, (613, 2)), columns=["a", "b"]
+    )  # a size that no other test rehearses
+    labels = (table["a"] + rng.logistic(size=613) > 0).astype(int)
+    settings = {"epsilon": 3.7, "bounds": (-1, 1), "classes": (0, 1), "uncertainty": "auto"}
+    fit = audit_model(dp.PrivateLogisticRegression(**settings), table, labels)
+    assert fit.holds, fit
+
+
+def test_neighbours_of_a_table_of_persons_change_the_rows_of_one_person_and_no_id():
+    import pandas as pd
+
+    rng = np.random.default_rng(2)
+    ids = np.repeat(np.arange(20.0), rng.integers(1, 4, 20))  # numbers with a point, as missing ids make them
+    table = pd.DataFrame({"id": ids, "a": rng.normal(size=len(ids)), "b": rng.normal(size=len(ids))})
+    y = rng.normal(size=len(ids))
+    for kind, other in hostile_neighbours(FitData(table, y, person="id"), rng):
+        if kind == "permuted":
+            continue
+        np.testing.assert_array_equal(other.X["id"], ids)
+        differs = (other.X.to_numpy() != table.to_numpy()).any(axis=1) | (other.y != y)
+        assert len(np.unique(ids[differs])) == 1, kind

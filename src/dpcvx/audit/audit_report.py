@@ -11,7 +11,15 @@ import numpy as np
 
 from dpcvx.audit.densities import DensityTest, density_tests
 from dpcvx.audit.distinguish import CONFIDENCE
-from dpcvx.audit.fits import LARGEST, FitData, ReplayedFit, hostile_neighbours, replay_fit, search_neighbour
+from dpcvx.audit.fits import (
+    LARGEST,
+    FitData,
+    ReplayedFit,
+    hostile_neighbours,
+    replay_fit,
+    search_neighbour,
+    warm_up,
+)
 from dpcvx.audit.laws import LawTest, law_tests
 from dpcvx.audit.one_run import OneRunAudit, audit_one_run
 from dpcvx.audit.times import TimeTest, time_test
@@ -287,6 +295,7 @@ def audit_fit(
     `make`: returns an unfitted estimator, new in each call; `data`: records, private if they are people's.
     """
     rng = np.random.default_rng(seed)
+    warm_up(make, data)
     replays = [replay_fit(make, data, other, kind, seed) for kind, other in hostile_neighbours(data, rng)]
     if tries and isinstance(data.X, np.ndarray):
         replays.append(search_neighbour(make, data, rng, tries))
@@ -303,7 +312,8 @@ def audit_model(model: Any, X: Any, y: Any, *, seed: int = 0) -> AuditedFit:
     def make() -> Any:
         return clone(model).set_params(ledger=None, account=None, random_state=seed, verbose=0)
 
-    return audit_fit(type(model).__name__, make, FitData(X, y), seed=seed, tries=0)
+    data = FitData(X, y, person=model.person)
+    return audit_fit(type(model).__name__, make, data, seed=seed, tries=0)
 
 
 def example_fits(seed: int = 0) -> dict[str, tuple[Callable[[], Any], FitData]]:

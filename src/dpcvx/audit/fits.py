@@ -11,7 +11,7 @@ import math
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,15 @@ from dpcvx.data.cells import open_typed
 from dpcvx.errors import DpcvxError, WrongValue
 from dpcvx.events import Event, Exponential, Gaussian, PerturbedObjective, Poisson, count_leaves
 
-__all__ = ["KINDS", "FitData", "ReplayedFit", "hostile_neighbours", "replay_fit", "search_neighbour"]
+__all__ = [
+    "KINDS",
+    "FitData",
+    "ReplayedFit",
+    "hostile_neighbours",
+    "replay_fit",
+    "search_neighbour",
+    "warm_up",
+]
 
 LARGEST, SMALLEST = 1.7e308, 5e-324
 ROUNDING = 1e-6  # of an allowed distance: answers are float64
@@ -37,6 +45,7 @@ class FitData:
     X: Any  # array of shape (n, d)
     y: Any  # shape (n,)
     groups: Any = None  # ids of persons, shape (n,)
+    person: str | None = None  # column of X with the ids of persons, if X is a table
 
     def with_rows(self, places: Any, rows: Any, y: Any) -> FitData:
         """Return the records with other rows and targets in some places."""
@@ -92,29 +101,48 @@ def hostile_neighbours(data: FitData, rng: np.random.Generator) -> Iterator[tupl
 
 
 def _neighbours_of_table(data: FitData, rng: np.random.Generator) -> Iterator[tuple[str, FitData]]:
-    """Yield neighbours of a table: one row is replaced by another one, with any target; another order."""
+    """Yield neighbours of a table: one row, or all rows of a person, with other cells; another order.
+
+    A person keeps the id: a row that took the id of another person would change the rows of two persons.
+    """
     n = len(data.y)
     for _ in range(4):
-        places = np.arange(n)
-        places[rng.integers(n)] = rng.integers(n)
-        targets = places.copy()
-        targets[places != np.arange(n)] = rng.integers(n)
-        yield "another row", FitData(_taken(data.X, places), _taken(data.y, targets))
+        places, targets, changed = np.arange(n), np.arange(n), _rows_of_one(data, rng)
+        places[changed], targets[changed] = rng.integers(n, size=(2, len(changed)))
+        yield "another row", replace(data, X=_with_ids(data, places), y=_taken(data.y, targets))
     for kind, cell in (("huge", LARGEST), ("missing", np.nan), ("infinite", -np.inf)):
-        yield kind, FitData(_with_cells(data.X, int(rng.integers(n)), cell), data.y)
+        yield kind, replace(data, X=_with_cells(data, _rows_of_one(data, rng), cell))
     order = rng.permutation(n)
-    yield "permuted", FitData(_taken(data.X, order), _taken(data.y, order))
+    yield "permuted", replace(data, X=_taken(data.X, order), y=_taken(data.y, order))
 
 
-def _with_cells(table: Any, place: int, cell: float) -> Any:
-    """Return a copy of a table in which every floating-point cell of one row is changed."""
+def _rows_of_one(data: FitData, rng: np.random.Generator) -> IntVector:
+    """Return the places of the rows of one person, drawn by one of them; of a row without an id its own."""
+    place = rng.integers(len(data.y))
+    if data.person is None:
+        return np.array([place])
+    ids = open_typed(data.X)[data.person].to_numpy()
+    rows = np.flatnonzero(ids == ids[place])
+    return rows if rows.size else np.array([place])
+
+
+def _with_ids(data: FitData, places: IntVector) -> Any:
+    """Return the rows of a table in these places, with the ids of persons where they were."""
+    if data.person is None:
+        return _taken(data.X, places)
+    typed = open_typed(data.X)
+    return typed[places].with_columns(typed[data.person]).to_native()
+
+
+def _with_cells(data: FitData, places: IntVector, cell: float) -> Any:
+    """Return a table in which all floating-point cells of some rows are others, except ids of persons."""
     import narwhals as nw
 
-    typed, changed = open_typed(table), []
+    typed, changed = open_typed(data.X), []
     for name, kind in typed.schema.items():
-        if kind.is_float():
+        if kind.is_float() and name != data.person:
             cells = typed[name].to_numpy().astype(np.float64)
-            cells[place] = cell
+            cells[places] = cell
             changed.append(nw.new_series(name, cells, backend=typed.implementation))
     return typed.with_columns(*changed).to_native()
 
@@ -129,12 +157,21 @@ def _taken(values: Any, places: IntVector) -> Any:
     return np.asarray(values)[places]
 
 
+def warm_up(make: Callable[[], Any], data: FitData) -> None:
+    """Fit an estimator once, unwatched, so that the rehearsals of its plan are made and kept.
+
+    A plan rehearses runs on public problems, once in a process. A first fit that is watched would show their
+    answers among those about the records, and the second fit, which does not rehearse again, would differ.
+    """
+    _published(make(), data)
+
+
 def replay_fit(
     make: Callable[[], Any], one: FitData, other: FitData, kind: str, seed: int = 0
 ) -> ReplayedFit:
     """Fit a new estimator to some records, and to others with the answers frozen; compare everything.
 
-    `make`: returns the unfitted estimator.
+    `make`: returns the unfitted estimator; see `warm_up`.
     """
     with watching(seed) as first:
         seen = _published(make(), one)

@@ -152,6 +152,8 @@ def as_numbers(answer: Any) -> Vector:
 
 def mu_between(one: WatchedAnswer, other: WatchedAnswer) -> float:
     """Return mu of a Gaussian answer on two data sets: the distance of exact values over their noise."""
+    if one.exact.shape != other.exact.shape:
+        return math.inf
     deviations = np.maximum(one.deviations, other.deviations)
     smaller = np.minimum(one.deviations, other.deviations)
     if not np.allclose(deviations, smaller, rtol=1e-9):
