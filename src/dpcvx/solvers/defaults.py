@@ -155,8 +155,8 @@ _LISTED = (
             "one of two values and has no shape in an additive model", "benchmarks/additive.py",
             predicts=False),
     Default("solvers.standardised.COLUMN_STRETCH", 4.0,
-            "factor of the products of cells, in units of three standard deviations, by which columns are "
-            "selected: with the constant, slopes and squares within 1.5 standard deviations are not clipped",
+            "columns are selected by products of cells, in units of three standard deviations, times this "
+            "factor: with the constant, slopes and squares within 1.5 standard deviations are not clipped",
             "benchmarks/additive_groups.py", predicts=False),
     Default("solvers.standardised.COLUMN_CONSTANT", 0.5,
             "value of the constant feature whose products with the cells are slopes of straight lines",
@@ -215,9 +215,9 @@ _LISTED = (
             "two numbers. A normal law has 0.52, or 0.35 if its standard deviation is found 1.5 times too "
             "large; with 0.35 ames lost 0.6 of R^2", "benchmarks/small.py", predicts=False),
     Default("solvers.scaled_target.LOST_DEVIATION", 0.1,
-            "where noise hides the spread of the target, largest standard deviation that it may have, over "
-            "half of the width of its bounds, for a warning: five of six fits above it were useful, and "
-            "three of three below it worse than a constant", "benchmarks/usefulness.py", predicts=False),
+            "a fit whose target's spread is hidden by noise warns if its standard deviation is below this, "
+            "in units of half the width of its bounds: five of six fits above were useful, and three of "
+            "three below were worse than a constant", "benchmarks/usefulness.py", predicts=False),
     Default("solvers.scaled_target.RESIDUAL", (0.7, 2.5),
             "residuals of squared loss are clipped at this many standard deviations of the target: the first "
             "where records are few, the second where they are many and, at least, for standard errors",
@@ -252,8 +252,8 @@ _LISTED = (
             "standard deviations of the target beyond which one is clipped",
             "not measured: nearly all targets are nearer", predicts=False),
     Default("solvers.scaled_target.DOUBTFUL_TAIL", 0.38,
-            "the same for a warning beside standard errors, which clipped errors bias; an exponential law "
-            "has 0.46", "benchmarks/real_coverage.py", predicts=False),
+            "like LONG_TAIL, for a warning in fits with standard errors, whose coefficients clipped errors "
+            "bias; an exponential law has 0.46", "benchmarks/real_coverage.py", predicts=False),
     Default("solvers.calibrated.SHARE", 0.1,
             "of mu^2 for the sums of targets and of predicted means, by which means are calibrated",
             "benchmarks/families.py", predicts=False),
@@ -287,8 +287,8 @@ _LISTED = (
             "largest reach of cells where records are many: clipped cells bias coefficients of skewed "
             "features", "benchmarks/interval_coverage.py", predicts=False),
     Default("solvers.one_step.SEEN_BY", 200.0,
-            "curvature of usual directions over that which noise hides, from which far records have a larger "
-            "curvature in the Hessian than others: correlated columns need room",
+            "the Hessian's clip of curvature grows once the curvature of usual directions is this many times "
+            "that which noise hides: a larger clip is better for correlated columns",
             "benchmarks/textbook.py", predicts=False),
     Default("solvers.one_step.MOST_BEND", 64.0,
             "largest curvature of a far record in the Hessian: of a row that is 8 times as long as most",
@@ -375,7 +375,7 @@ _LISTED = (
             "records for each product of a default: with fewer, all products overfit also without privacy. "
             "On 11 regressions of the development list with 18 to 165 records for each, at epsilon 4 to 32 "
             "and n mu/d of 400 to 1,700, a dozen selected products gained 0.011 of R^2 on average over "
-            "straight lines, and all products as much; by more than 0.003 they lost on 3 and on 5 of them",
+            "straight lines, and so did all products. The dozen lost more than 0.003 on 3 of them, all on 5",
             "benchmarks/additive_pairs.py", predicts=False),
     Default("planning.additive.SELECTED_PAIRS", 12,
             "pairs that the fit selects where all would be too many",
