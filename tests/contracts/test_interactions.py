@@ -141,3 +141,14 @@ def test_triples_without_a_histogram_show_interactions():
     assert (answer.branch, answer.interval_by) == ("histogram", "prediction")
     assert found.estimate == pytest.approx(4 * np.log(7 / 3), abs=0.1)
     assert found.population_low < 4 * np.log(7 / 3) < found.population_high
+
+
+def test_a_note_about_interactions_is_true_where_single_attributes_alone_were_measured():
+    """With so few records the first release has no tables of two attributes."""
+    schema = Schema(tuple(Attribute(name, ("x", "y")) for name in "abc"))
+    people = {name: ["x", "y"] * 30 for name in "abc"}
+    engine = QueryEngine(schema, people, Budget(0.05, 1e-6), method="warm", rng=SeededGenerator(1))
+    assert engine.plan.start.order == 1
+    note = engine.ask(Regression("a", ("b", "c"), interactions=(("b", "c"),))).note
+    assert "no table of the target with both attributes of b:c was measured" in note
+    assert "two attributes were measured" not in note

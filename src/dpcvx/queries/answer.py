@@ -325,8 +325,8 @@ def _coefficient(content: Any) -> Coefficient:
 
 
 UNMEASURED = (
-    "only tables of two attributes were measured, which show almost nothing about {}: a coefficient near 0 "
-    "does not mean that there is no interaction, and there are no intervals"
+    "no table of the target with both attributes of {} was measured, and smaller tables show almost nothing "
+    "about it: a coefficient near 0 does not mean that there is no interaction, and there are no intervals"
 )
 PERSONS = "each person counts once: several rows of a person share its weight"
 OWN_FIT = "fitted to its own attributes: other answers about some of them may differ by a part of the noise"
