@@ -45,8 +45,9 @@ class SquaredErrors:
 
     Terms of a record with target y and score z: (r^2, u/2, u^2), r = (z - y)/reach and u = y/target_reach
     clipped to [-1, 1]. Two records differ by at most sqrt(1 + 1.28615) in the l2 norm, and a record without a
-    target, (0, 0, 0), from another one by sqrt(1 + 1/4 + 1) at most. Of a record that was divided by its
-    length z and y are multiplied by it again, which the target holds (`BoundedInfluence`).
+    target, (0, 0, 0), from another one by sqrt(1 + 1/4 + 1) at most. If a record
+    was divided by its length, z and y are multiplied by that length, which is stored in the target
+    (`BoundedInfluence`).
     """
 
     reach: float

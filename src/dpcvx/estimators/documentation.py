@@ -206,8 +206,8 @@ PARAMETERS = {
     "selected_columns": Parameter(
         "int, optional",
         "Number of columns of numbers that the fit selects privately, for 5 % of the budget; the others "
-        "have no effect. For tables of many columns of which few matter, as you know without the data. None "
-        "keeps all columns.",
+        "have no effect. Use it if you know, without the data, that few of many columns matter. None keeps "
+        "all columns.",
         int,
     ),
     "monotone": Parameter(

@@ -140,15 +140,16 @@ class Huber(Loss):
 
 @dataclass(frozen=True)
 class BoundedInfluence(Loss):
-    """Squared loss with clipped gradients, not residuals, of rows x/f and targets t/f.
+    """Squared loss with clipped gradients, not residuals, for rows and targets that are divided by f.
 
     phi'(z, y) = clip(f^2 (z - t), -threshold, threshold), y = t + 4096 k, f = 1 + k/16
 
-    If x/f has norm 1, the gradient f^2 (<x/f, theta> - t/f) x/f is that of the squared loss of the record
-    (x, t), clipped to the norm `threshold`: an estimator of bounded influence (Krasker and Welsch 1982). Far
-    records count as in least squares unless their residuals are large too, and residuals near the mean of the
-    features are clipped later. `pack` puts f, on a grid, and the target into one number; a target without a
-    code has f = 1, and the loss is Huber's.
+    Let a record with features x and target s be stored as x/f, of norm 1, and t = s/f. Its gradient
+    f^2 (<x/f, theta> - t) x/f is that of the squared loss of (x, s), clipped to the norm `threshold`: an
+    estimator of bounded influence (Krasker and Welsch 1982). Far records count as in least squares unless
+    their residuals are large too, and residuals of records near the mean of the features are clipped at a
+    larger size. `pack` stores f, on a grid, and the target in one number; a target without a code has f = 1,
+    and the loss is Huber's.
 
     Parameters
     ----------
@@ -187,7 +188,7 @@ class BoundedInfluence(Loss):
 
     @classmethod
     def lengths(cls, norms: Vector) -> Vector:
-        """Return the smallest f on the grid that are at least these norms; the largest where none is."""
+        """Return for each norm the smallest f on the grid that is at least as large, or the largest f."""
         found: Vector = np.clip(np.ceil(slopes.LENGTHS * norms) / slopes.LENGTHS, cls.shortest, cls.longest)
         return found
 

@@ -361,8 +361,8 @@ def largest_bend(d: int, n: int, budget: Budget, share: float) -> float:
     A record whose row is f times as long as most has the curvature f^2, and the noise of the Hessian is
     proportional to the largest one. A smaller limit makes the Hessian of far records too small, and standard
     errors of their columns too large unless their mean squares make up for it. Where usual directions (see
-    `hides_errors`) have 200 k times the curvature that noise hides, the limit is k, so that correlated
-    columns have room; it is at least 1. `d`: features without the intercept; `share`: of mu^2 for the
+    `hides_errors`) have 200 k times the curvature that noise hides, the limit is k, which is better for
+    correlated columns; it is at least 1. `d`: features without the intercept; `share`: of mu^2 for the
     Hessian.
     """
     if budget.delta == 0:

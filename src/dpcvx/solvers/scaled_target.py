@@ -288,7 +288,7 @@ def measure_target(
     lost = sum(seen[-3:]) < 2
     if not lost and noise > NOISY:
         deviation = _combine_answers(answers, noise, center, limit, centred=centred)
-    # A target that fills a good part of its bounds is not lost, even if noise hides how much.
+    # A target that may fill a large part of its bounds needs no warning, even if noise hides its spread.
     warns = lost and deviation < LOST_DEVIATION * limit
     return TargetScale(center, deviation, present, LOST_TARGET if warns else None, within)
 

@@ -61,8 +61,8 @@ class Standardised(ScaledFit):
     Algorithm: three questions release the mean m of every feature, the mean square s^2 about it, and the root
     mean square length r of the rows (x - m)/s with cells clipped to [-3, 3]. Rows are shrunk to length
     r (1 + 1/sqrt(d)), which few of d independent columns exceed, and scaled to norm 1 together with an
-    intercept. The set holds the coefficients of these rows. New rows are mapped alike: the region is released
-    with the parameter (`Region`).
+    intercept. The set holds the coefficients of these rows. New rows are mapped in the same way: the region
+    is released with the parameter (`Region`).
 
     Means of the features of levels are shares m_j. Their mean squares m_j (1 - m_j) follow from them and are
     not asked. A column of many levels is scaled down, so that it is not longer than a few numbers. A cell
@@ -119,9 +119,9 @@ class Standardised(ScaledFit):
     residual : float
         Residuals of squared loss are clipped at this many standard deviations of the target.
     shrink : {"row", "labels", "gradient"}
-        Whether rows that are too long are shrunk alone, or with their labels (`Quantiser`), with which the
-        coefficients of a model that is right stay the same: far records count less, and none is moved. With
-        "gradient", for numbers, gradients are clipped in the place of rows and residuals
+        Treatment of rows that are too long (`Quantiser`). "row": they are shrunk. "labels": their labels are
+        changed too, so that far records have less weight, and a correctly specified model keeps its
+        coefficients. "gradient", for numbers: gradients are clipped instead of rows and residuals
         (`BoundedInfluence`).
     bend : float
         With "gradient", the curvature at which a record is clipped in a released Hessian.
