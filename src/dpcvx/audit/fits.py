@@ -117,7 +117,7 @@ def _neighbours_of_table(data: FitData, rng: np.random.Generator) -> Iterator[tu
 
 
 def _rows_of_one(data: FitData, rng: np.random.Generator) -> IntVector:
-    """Return the places of the rows of one person, drawn by one of them; of a row without an id its own."""
+    """Return the indices of all rows of the person of a random row; only that row if it has no id."""
     place = rng.integers(len(data.y))
     if data.person is None:
         return np.array([place])
@@ -127,7 +127,7 @@ def _rows_of_one(data: FitData, rng: np.random.Generator) -> IntVector:
 
 
 def _with_ids(data: FitData, places: IntVector) -> Any:
-    """Return the rows of a table in these places, with the ids of persons where they were."""
+    """Return the rows at these indices, with the ids of persons in their original order."""
     if data.person is None:
         return _taken(data.X, places)
     typed = open_typed(data.X)
@@ -135,7 +135,7 @@ def _with_ids(data: FitData, places: IntVector) -> Any:
 
 
 def _with_cells(data: FitData, places: IntVector, cell: float) -> Any:
-    """Return a table in which all floating-point cells of some rows are others, except ids of persons."""
+    """Return a copy of a table in which floating-point cells of some rows, except ids, are replaced."""
     import narwhals as nw
 
     typed, changed = open_typed(data.X), []
@@ -158,10 +158,11 @@ def _taken(values: Any, places: IntVector) -> Any:
 
 
 def warm_up(make: Callable[[], Any], data: FitData) -> None:
-    """Fit an estimator once, unwatched, so that the rehearsals of its plan are made and kept.
+    """Fit an estimator once without recording, so that the rehearsals of its plan are memoised.
 
-    A plan rehearses runs on public problems, once in a process. A first fit that is watched would show their
-    answers among those about the records, and the second fit, which does not rehearse again, would differ.
+    A plan rehearses runs on public problems, once in a process. If the first fit were recorded, their
+    answers would be among those about the records, and the second fit, which does not rehearse again, would
+    differ.
     """
     _published(make(), data)
 
