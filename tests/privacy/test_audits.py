@@ -1,6 +1,7 @@
 """`dpcvx audit`: it finds nothing in honest code, finds planted faults, and says when it read records."""
 
 import json
+import warnings
 
 import numpy as np
 import pytest
@@ -121,6 +122,19 @@ def test_replays_find_faults_that_statistics_do_not(fault, monkeypatch):
         )
     neighbours = dict(hostile_neighbours(DATA, np.random.default_rng(2)))
     assert not replay_fit(make, DATA, neighbours["missing"], "missing").holds
+
+
+def test_replays_find_a_warning_about_a_target(monkeypatch):
+    fit = dp.PrivateLogisticRegression.fit
+
+    def telling(self, X, y):
+        if any(each not in self.classes for each in y):
+            warnings.warn("A label is no class.", stacklevel=1)
+        return fit(self, X, y)
+
+    monkeypatch.setattr(dp.PrivateLogisticRegression, "fit", telling)
+    neighbours = dict(hostile_neighbours(DATA, np.random.default_rng(2)))
+    assert replay_fit(make, DATA, neighbours["tiny"], "tiny").differences == ("warnings",)
 
 
 @pytest.mark.long

@@ -35,6 +35,8 @@ __all__ = [
 
 LARGEST, SMALLEST = 1.7e308, 5e-324
 ROUNDING = 1e-6  # of an allowed distance: answers are float64
+# targets of changed rows, where they are not those of other records
+TARGETS = {"tiny": SMALLEST, "missing": math.nan, "infinite": -math.inf, "text": "no number"}
 KINDS = ("turned around", "other bounds", "huge", "tiny", "missing", "infinite", "text", "permuted")
 
 
@@ -72,7 +74,8 @@ class ReplayedFit:
 def hostile_neighbours(data: FitData, rng: np.random.Generator) -> Iterator[tuple[str, FitData]]:
     """Yield neighbours of some records, one for each of `KINDS`: one row, or all rows of a person, replaced.
 
-    A permutation is no neighbour: it must change nothing at all.
+    Targets are those of other records, or hostile too. A permutation is no neighbour: it must change nothing
+    at all.
     """
     if not isinstance(data.X, np.ndarray):
         yield from _neighbours_of_table(data, rng)
@@ -95,7 +98,7 @@ def hostile_neighbours(data: FitData, rng: np.random.Generator) -> Iterator[tupl
         "text": np.full(rows.shape, "no number", dtype=object),
     }
     for kind, new in changed.items():
-        yield kind, data.with_rows(places, new, other)
+        yield kind, data.with_rows(places, new, TARGETS.get(kind, other))
     order = rng.permutation(n)
     yield "permuted", FitData(X[order], y[order], None if data.groups is None else data.groups[order])
 
