@@ -50,9 +50,9 @@ LONG_TAIL = (
     "that you want to describe."
 )
 TAIL_UNKNOWN = (
-    "The tail of the target was not checked: the budget left no query for it. If a few targets make up most "
-    "of the variance of y, their errors are clipped, and intervals may miss the coefficients of least "
-    "squares."
+    "The tail of the target was not checked: noise was too large beside the spread of y. If a few targets "
+    "make up most of the variance of y, their errors are clipped, and intervals may miss the coefficients of "
+    "least squares."
 )
 RARE_CLASS = (
     " A logistic model sees a share p (1 - p) of how a record varies, p being the share of the second class: "
