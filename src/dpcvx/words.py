@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import html
 import math
 import numbers
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "duration",
     "html_table",
     "is_number",
+    "nearest",
     "quantity",
     "show",
     "show_fields",
@@ -61,6 +63,12 @@ def show(value: object) -> str:
     if shape is not None:
         return f"{kind} of shape {shape}" if shape else repr(value)
     return f"{kind} of {quantity(len(value), 'entry', 'entries')}" if hasattr(value, "__len__") else kind
+
+
+def nearest(name: str, declared: Iterable[str]) -> str:
+    """Return a remark with the declared name that is most like a misspelt one; empty if none is like it."""
+    found = difflib.get_close_matches(name, [each for each in declared if each != name], n=1)
+    return f" (the schema declares {found[0]!r})" if found else ""
 
 
 def csv_cell(text: str) -> str:

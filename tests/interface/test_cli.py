@@ -430,6 +430,11 @@ WRONG = {
         2,
         "header lacks the target 'incme'",
     ),
+    "misspelt target of the schema": (
+        FIT.replace("--target income", "--target huors"),
+        2,
+        "header lacks the target 'huors' (the schema declares 'hours')",
+    ),
     "epsilon 0": (FIT.replace("--epsilon 1", "--epsilon 0"), 2, "epsilon"),
     "epsilon nan": (FIT.replace("--epsilon 1", "--epsilon nan"), 2, "epsilon"),
     "delta 1": (FIT + " --delta 1", 2, "delta"),

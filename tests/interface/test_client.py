@@ -214,6 +214,11 @@ TYPED = {
         {"kind": "regression", "target": "smokes", "features": ["sex"], "loss": "logistic", "set": "l2"}
         | {"radius": 3.0, "intercept": True, "l2": 0.0, "where": {"age": ["[20, 40)"]}},
     ),
+    "`smokes` ~ sex": (
+        [],
+        {"kind": "regression", "target": "smokes", "features": ["sex"], "loss": "logistic", "set": "l2"}
+        | {"radius": 3.0, "intercept": True, "l2": 0.0},
+    ),
     "age ~ sex": (
         [],
         {"kind": "regression", "target": "age", "features": ["sex"], "loss": "squared", "set": "l2"}
@@ -224,6 +229,8 @@ TYPED = {
         {"kind": "count", "where": {"sex": ["f"], "age": ["[20, 40)", "[40, 60)"]}},
     ),
     "mean age": (["--where", "sex=f"], {"kind": "mean", "of": "age", "where": {"sex": ["f"]}}),
+    "mean `age`": ([], {"kind": "mean", "of": "age", "where": {}}),
+    "marginal `sex` region": ([], {"kind": "marginal", "attributes": ["sex", "region"]}),
     "marginal sex region": ([], {"kind": "marginal", "attributes": ["sex", "region"]}),
     '{"kind": "mean", "of": "age"}': ([], {"kind": "mean", "of": "age", "where": {}}),
 }
@@ -252,6 +259,9 @@ def test_questions_are_typed_as_people_write_them(service, engine, tmp_path, mon
 
 WRONG = {
     "counts": ([], "is no question"),
+    "mean hours a week": ([], "in backquotes"),
+    "mean `hours a week`": ([], "no attribute 'hours a week'"),
+    " ": ([], "is no question"),
     "count": (["--where", "age>40"], "numbers are given by their bins"),
     "{": ([], "not valid JSON"),
     " count ": ([], "A count needs a condition"),

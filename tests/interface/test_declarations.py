@@ -136,3 +136,18 @@ def test_a_plan_knows_columns_by_name():
 )
 def test_a_model_is_proposed_by_the_name_of_the_target(name, model):
     assert propose_model(name, propose_column(name).column) == model
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "bounds"),
+    [
+        ("TV hours/day", "number", (0, 24)),
+        ("minutes_per_day", "number", (0, 1440)),
+        ("hours", "number", (0, 100)),
+        ("day", "date", "?"),
+        ("day of visit", "date", "?"),
+    ],
+)
+def test_hours_of_a_day_are_no_date(name, kind, bounds):
+    column = propose_column(name).column
+    assert (column.kind, column.bounds) == (kind, bounds)

@@ -375,6 +375,16 @@ def test_a_formula_can_be_typed_in_place_of_the_fields(page, engine):
 
 
 @needs_browser
+def test_a_typed_target_decides_the_model(page):
+    page.enter_and_wait()
+    Select(page.find("#target")).select_by_value("age")
+    page.find("#formula").send_keys("`smokes` ~ sex")
+    page.ask()
+    assert page.answer()[0] == "smokes ~ sex (logistic)"
+    assert page.find("#target").get_attribute("value") == "smokes"
+
+
+@needs_browser
 def test_an_answer_has_a_link_that_opens_it_again(page):
     page.enter_and_wait()
     page.choose("mean")

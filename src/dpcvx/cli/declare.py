@@ -38,7 +38,8 @@ MORE = """ and from the {kind} that the file declares.
 # share this file before"""
 MODEL = (
     "Choose the model by the target: linear for numbers, logistic for 0 and 1, yes and no, or other levels "
-    '(kind = "boolean" or "levels"), poisson for counts, gamma for amounts of money, fractional for shares.'
+    '(kind = "boolean" or "levels"), ordinal for three or more levels in an order, poisson for counts, gamma '
+    "for amounts of money, fractional for shares."
 )
 NAMED_MODEL = "The model, {model}, was guessed from the name of the target: check it."
 SEPARATORS = {";": '";"', "\t": "tab", "|": '"|"', ",": '","'}  # of CSV files, as they are typed

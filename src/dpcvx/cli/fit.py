@@ -28,7 +28,7 @@ from dpcvx.cli.options import (
 )
 from dpcvx.cli.output import Stopped, check_new, check_writable, print_json, write
 from dpcvx.errors import Interrupted, Unreadable, UnrecognisedDataWarning, WrongValue
-from dpcvx.words import quantity
+from dpcvx.words import nearest, quantity
 
 if TYPE_CHECKING:
     from dpcvx.data.table_schema import TableSchema
@@ -155,7 +155,8 @@ def fit(
         progress.step(f"reading {data}")
         table = open_table(data, options.form(data, declared))
         if target not in table.columns:  # before its bounds are missed: the name may be misspelt
-            raise WrongValue(f"The table's header lacks the target {target!r}; {HEADER_HINT}")
+            meant = nearest(target, declared.columns)
+            raise WrongValue(f"The table's header lacks the target {target!r}{meant}; {HEADER_HINT}")
         parameters |= target_parameters(model, declared, target, bounds)
         wanted = [name.strip() for name in features.split(",") if name.strip()]
         if declared.person in table.columns:

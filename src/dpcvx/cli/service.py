@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["ask", "keys_app", "serve"]
 
 KEY_VARIABLE = "DPCVX_KEY"
+NAMES = re.compile(r"`([^`]+)`|(\S+)")  # in backquotes, or without blanks
 
 
 class Log(StrEnum):
@@ -341,6 +343,7 @@ def _key(path: Path | None) -> str:
 
 def _loss_of(target: str, schema: Schema) -> str:
     """Return the usual loss of a target; the service refuses a name that the schema does not have."""
+    target = target.strip("`")
     labelled = target in schema.names and schema[target].known == 2
     return "logistic" if labelled else "squared"
 
@@ -366,7 +369,7 @@ def _question(text: str, options: dict[str, Any], conditions: list[str]) -> dict
         where[name.strip()] = [level.strip() for level in levels.split("|")]
     if "~" in text:
         return {"kind": "regression", "formula": text, **options} | ({"where": where} if where else {})
-    kind, *names = text.split()
+    kind, *names = [quoted or word for quoted, word in NAMES.findall(text)] or [""]
     if kind == "count" and not names:
         if not where:
             raise WrongValue("A count needs a condition, for instance  dpcvx ask count --where sex=f.")
@@ -377,5 +380,5 @@ def _question(text: str, options: dict[str, Any], conditions: list[str]) -> dict
         return {"kind": "marginal", "attributes": names}
     raise WrongValue(
         f"{text!r} is no question: write  'income ~ age + sex',  'count --where sex=f',  'mean age'  or  "
-        "'marginal age sex'."
+        "'marginal age sex',  with names that have blanks in backquotes."
     )

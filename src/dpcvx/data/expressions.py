@@ -130,6 +130,8 @@ class Expression:
                     "release that nothing pays for. Use a function of one cell, such as log(x) or I(x ** 2), "
                     "a map of the schema such as ramps, or PrivateAdditiveRegressor."
                 )
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitXor):
+            return f"{ast.unparse(node)!r} in the formula: write ** for a power, such as I(age ** 2)."
         known = ", ".join(RISING)
         return (
             f"{ast.unparse(node)!r} in the formula is not supported. Numbers, names, + - * / < <= > >=, "

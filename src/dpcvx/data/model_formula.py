@@ -200,7 +200,10 @@ def _parse(text: str) -> Any:
                 "with the target named instead, a fit has all declared columns."
             ) from None
         reason = " ".join(str(error).split("\n\n")[0].split())
-        raise WrongValue(f"The formula {text!r} cannot be read: {reason}") from None
+        raise WrongValue(
+            f"The formula {text!r} cannot be read: {reason.rstrip('.')}. Names with blanks or signs stand in "
+            "backquotes, such as `hours a week`."
+        ) from None
     if terms is None:
         raise WrongValue(
             f"The formula {show(text)} multiplies out to more than {MOST_PRODUCTS:,} products of "
@@ -219,6 +222,11 @@ def _products(node: Any) -> int:
         if not power.isdecimal() or not 1 <= int(power[:9]) <= MOST_POWER:
             raise WrongValue(
                 f"The power of a sum must be a number from 1 to {MOST_POWER}, such as (a + b)**2."
+            )
+        if not hasattr(node.args[0], "operator") and int(power) > 1:
+            raise WrongValue(
+                f"'{node.args[0]} {symbol} {power}' in a formula is '{node.args[0]}' itself, as in R: a "
+                f"power there stands for interactions. For the power of a number write I(age ** {power})."
             )
         return int(math.prod([_products(node.args[0])] * int(power)))
     sizes = [_products(each) for each in node.args]

@@ -100,6 +100,7 @@ LEVELS = (
 PERSONS = ("person", "patient", "respondent", "customer", "client", "pupil", "student", "user", "idcode")
 GROUPS = ("group", "class", "type", "category", "status", "level", "bracket")  # last word of a name of levels
 WEIGHTS = ("wt", "wgt", "wght", "pweight", "pwgt", "perwt", "fnlwgt", "finalwt")
+AMOUNTS_OF_TIME = ("hours", "hrs", "minutes", "mins")  # with "day" in a name: a number, no date
 FLAGS = ("is", "has", "was", "any", "flag")
 WORDS = re.compile(r"[a-z]+")
 
@@ -147,6 +148,11 @@ def propose_column(name: str, kind: str | None = None, labels: Sequence[str] = (
         return Proposal(WeightColumn(ASK), "survey weights by its name. bounds: 0 and the largest, [0, 20]")
     if kind == "boolean" or (kind is None and words[:1] and words[0] in FLAGS):
         return Proposal(BooleanColumn(), "true or false")
+    if kind is None and "day" in words and any(word in AMOUNTS_OF_TIME for word in words):
+        most = 24 if "hours" in words or "hrs" in words else 24 * 60
+        return Proposal(
+            NumberColumn((0, most)), "guessed from the name, for time in a day: confirm the bounds"
+        )
     if kind == "date" or (kind in (None, "text") and any(word in DATES for word in words)):
         return Proposal(DateColumn(ASK), "bounds: first and last date that may occur, as [2000-01-31, ...]")
     if kind == "text" or (kind is None and words[-1:] and words[-1] in GROUPS):

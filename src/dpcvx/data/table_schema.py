@@ -28,7 +28,7 @@ from dpcvx.data.schema_columns import (
 from dpcvx.data.table_file import HEADER_HINT, read_bytes
 from dpcvx.data.variables import ASK, PRIVATE, Variable, blank, number_pair
 from dpcvx.errors import Incompatible, WrongType, WrongValue
-from dpcvx.words import is_number, show
+from dpcvx.words import is_number, nearest, show
 
 __all__ = ["TableSchema", "fill_in_bounds"]
 
@@ -448,7 +448,8 @@ class TableSchema:
         own = {name: {each.name for each in self._column(name).variables(name)} for name in columns}
         if absent := wanted - set().union(*own.values()):
             raise WrongValue(
-                f"The formula names {_listed(absent)}, which is not a declared feature of the table: see "
+                f"The formula names {_listed(absent)}{nearest(min(absent), self.columns)}, which is not a "
+                "declared feature of the table: see "
                 f"that it is declared, and spelt as in the table's header; {HEADER_HINT}"
             )
         return [name for name in columns if own[name] & wanted]

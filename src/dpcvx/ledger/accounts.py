@@ -142,7 +142,7 @@ class Ledger:
                 self._tell(head)  # a witness that knows no entry of a ledger has therefore lost them
             known = sa.select(account_table.c.name).where(account_table.c.name == name)
             if connection.execute(known).first() is not None:
-                raise Incompatible(f"The ledger has an account {name!r} already: open it with account().")
+                raise Incompatible(f"The ledger has an account {name!r} already.")
             limits = {"epsilon": cap.epsilon, "delta": cap.delta, "relation": cap.relation_word}
             start = {"spending": canonical(FRESH.to_plain()), "used": 0, "failed": 0}
             connection.execute(account_table.insert(), {"name": name, **limits, **start})
@@ -573,7 +573,8 @@ class Account:
         if unit != cap.unit:
             raise Incompatible(
                 f"Account {self.name!r} protects a {cap.unit}, this release protects a {unit}"
-                f"{' with all rows' * (unit == 'person')}: charge it to an account of its own unit."
+                f"{' with all rows' * (unit == 'person')}: charge it to an account of its own unit "
+                f"(dpcvx ledger create NAME --unit {unit})."
             )
         if relations - {cap.relation}:
             raise Incompatible(

@@ -49,7 +49,7 @@ th,td{padding:.5rem .75rem;text-align:right;border-bottom:1px solid var(--line);
 th{color:var(--soft);font-weight:600;font-size:.85rem}th,td:first-child{white-space:normal}
 th:first-child,td:first-child,.words{text-align:left}
 td.words{white-space:normal;overflow-wrap:break-word}
-td:first-child{overflow-wrap:anywhere;min-width:6rem}
+td:first-child{overflow-wrap:anywhere;min-width:7.5rem}
 .wide th,.wide td{padding:.5rem .4rem}
 tr:last-child td{border-bottom:0}
 tbody tr:hover{background:var(--tint)}

@@ -203,6 +203,19 @@ function writeFormula() {
   $("formula").dataset.typed = "";
 }
 
+// A typed target is chosen in the field too, which decides the models that may be asked for.
+function readTarget() {
+  const text = $("formula").value;
+  const name = text.split("~")[0].trim().replace(/^`(.*)`$/, "$1");
+  const known = [...$("target").options].some((option) => option.value === name);
+  if (!text.includes("~") || !known || name === $("target").value) return;
+  $("target").value = name;
+  $("loss").value = schema.losses[0];
+  arrange();
+  $("formula").value = text;
+  $("formula").dataset.typed = "yes";
+}
+
 function clearAnswer() {
   if (!$("answer").dataset.shown) return;
   $("answer").replaceChildren(make("p", { class: "empty" }, "The form has changed. Press Ask for its answer; earlier ones are under History."));
@@ -548,6 +561,7 @@ $("condition").addEventListener("change", addCondition);
 $("query").addEventListener("submit", send);
 $("features").addEventListener("change", writeFormula);
 $("formula").addEventListener("input", () => ($("formula").dataset.typed = $("formula").value.trim() ? "yes" : ""));
+$("formula").addEventListener("change", readTarget);
 for (const change of ["change", "input"]) $("query").addEventListener(change, clearAnswer);
 $("compare").addEventListener("click", compare);
 addEventListener("hashchange", openLink);
