@@ -43,6 +43,12 @@ def test_the_table_states_the_assumptions(forecast):
     assert "a sixth" in str(linear().power(20_000, 2))
 
 
+def test_the_assumption_about_weights_is_stated(forecast):
+    assert "weight" not in str(forecast)
+    weighted = linear(weight_bounds=(0, 3)).power(20_000, ["a", "b"])
+    assert "all rows have the largest weight" in " ".join(str(weighted).split())
+
+
 def test_nothing_is_charged_and_the_model_stays_as_it_was(tmp_path):
     ledger = dp.Ledger(tmp_path / "ledger.db")
     account = ledger.create("people", epsilon=4.0, delta=1e-6)

@@ -41,7 +41,8 @@ UNSEEN = "no visible people"
 NOISE_SHARE = "noise share: part of the variance that is privacy noise; the rest is sampling error."
 NO_ERRORS = (
     "Standard errors, z, P>|z| and intervals were not released, because they cost a share of the budget. "
-    "Fit again with uncertainty=0.2 (command line: --uncertainty 0.2) to spend a fifth of it on them."
+    'A fit with uncertainty="auto" (command line: --uncertainty auto) releases them; on the same people its '
+    "epsilon is added to this one."
 )
 
 

@@ -105,8 +105,8 @@ class Assumptions:
                 return float(value)
         return usual
 
-    def words(self, *, labels: bool) -> str:
-        """Return the assumptions in words."""
+    def words(self, *, labels: bool, weighted: bool = False) -> str:
+        """Return the assumptions in words; `labels`: a target has classes; `weighted`: rows have weights."""
         given = ", ".join(f"{name} {value:g}" for name, value in self.deviations.items())
         rest = "a sixth of the width of its bounds"
         parts = [
@@ -120,6 +120,10 @@ class Assumptions:
         else:
             target = rest if self.target is None else f"{self.target:g}"
             parts.append(f"that of the target is {target}, of whose variance features explain {self.r2:.0%}")
+        if weighted:
+            parts.append(
+                "all rows have the largest weight, and errors are larger where most have smaller ones"
+            )
         return "; ".join(parts)
 
 
@@ -445,13 +449,13 @@ def forecast(
         sampling = np.median(clear, axis=0) if clear else np.full(len(deviations), np.nan)
     hidden = np.mean([_mostly_hidden(each) for each in found], axis=0)
     order = [-1, *range(len(deviations) - 1)]
-    budget = made.plan.budget
+    budget, weighted = made.plan.budget, model.weight_bounds is not None
     facts = (
         (f"{budget.neighbours.noun}s", f"{n:,}"),
         ("epsilon", f"{epsilon:g}"),
         ("delta", f"{budget.delta:.3g}"),
         ("uncertainty", f"{made.plan.solver.hessian_share:.0%} of the budget"),
-        ("assumed", assumed.words(labels=isinstance(made.target, Labels))),
+        ("assumed", assumed.words(labels=isinstance(made.target, Labels), weighted=weighted)),
     )
 
     def again(records: int, larger: float) -> PowerForecast:
