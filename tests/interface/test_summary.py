@@ -102,8 +102,9 @@ def test_facts_say_whose_data_which_family_and_what_was_assumed(model, data):
 def test_without_a_share_the_table_says_what_it_lacks(data):
     summary = regression().fit(*data).summary()
     (note,) = summary.to_dict()["notes"]
-    assert "uncertainty=0.2" in note
-    assert "--uncertainty 0.2" in note
+    assert 'uncertainty="auto"' in note
+    assert "--uncertainty auto" in note
+    assert "epsilon is added" in note
     assert list(summary.to_dict()["rows"][0]) == ["", "coef"]
     assert summary.to_dict()["facts"]["covariance"] == "not released"
 
