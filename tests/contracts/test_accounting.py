@@ -23,6 +23,7 @@ from dpcvx.accounting import (
     gaussian_epsilon,
     gaussian_mu,
     objective_delta,
+    spendable,
 )
 from dpcvx.errors import BudgetExceeded, NotAccountable
 from dpcvx.events import (
@@ -197,6 +198,12 @@ class TestDeltaZero:
         noise = calibrate(lambda t: Repeat(PureDP(1 / t), 10), Budget(1.0, 0.0), Tight())
         assert noise == pytest.approx(10.0, rel=1e-9)
         assert noise >= 10.0
+
+
+def test_a_thousandth_of_delta_is_left_to_samplers():
+    left = spendable(Budget(1.0, 1e-6))
+    assert left.epsilon == 1.0
+    assert left.delta == pytest.approx(0.999e-6, rel=1e-12)
 
 
 class TestTight:

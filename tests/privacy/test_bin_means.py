@@ -11,6 +11,7 @@ from dpcvx.accounting import REPLACE_ONE, WEIGHT, Budget, Neighbours
 from dpcvx.noise import SeededGenerator
 from dpcvx.queries import Attribute, Binned, Count, Mean, QueryEngine, Regression, Schema, Universe
 from dpcvx.queries.bin_means import OFFSET_BITS, NoisyBinSums, bin_sums_of, with_bin_means, worth_measuring
+from dpcvx.queries.budget_split import split_budget
 
 PERSON = Neighbours("replace", "person", 1, WEIGHT)
 NAN = float("nan")
@@ -137,3 +138,9 @@ def test_a_restarted_engine_has_the_same_means(tmp_path):
     again = engine(ledger=path, account="people")
     assert again.schema == first.schema
     assert first.schema["v"].values is not None
+
+
+def test_bin_means_have_their_share_of_the_budget():
+    """Shares are of 1/noise^2: a tenth for the means, the rest for the histogram."""
+    split = split_budget("histogram", Universe(ONE), 20_000, 10, Budget(1.0, 1e-6), bin_means=0.1)
+    assert 0.9 / split.means**2 == pytest.approx(0.1 / split.start**2)

@@ -3,6 +3,7 @@
 import itertools
 import math
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -186,6 +187,15 @@ def test_a_sequence_is_accepted_in_any_order_and_with_any_of_its_prefixes():
         assert spent != {None}
     grown = [charged(CAP, *events[:i]).used(CAP) for i in range(1, 5)]
     assert grown == sorted(grown)
+
+
+@pytest.mark.parametrize("noise", [0.3, 1.7, 22.263, 1e3, 123456.789])
+@pytest.mark.parametrize("count", [1, 7, 1000])
+def test_stored_costs_are_below_the_exact_ones_by_less_than_the_limit_allows_for(noise, count):
+    """The limit is lower by the share ROUNDING, for sums in floating point."""
+    ((cost,),) = filters.GaussianFilter(1.0, 1e-6).costs(Repeat(Gaussian(noise), count), 0.0, None)
+    exact = filters.SCALE * Fraction(count) / Fraction(noise) ** 2
+    assert abs(cost - exact) <= exact * Fraction(filters.ROUNDING) / 100 + 1
 
 
 def test_repeats_cost_what_they_cost_one_by_one():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import dpcvx as dp
-from dpcvx.accounting import Neighbours, Tight
+from dpcvx.accounting import Neighbours, Tight, gaussian_mu, spendable
 from dpcvx.audit import discrepancies, record, replay
 from dpcvx.data import AdditiveBasis
 from dpcvx.errors import Incompatible
@@ -159,3 +159,14 @@ def test_rounding_of_scores_is_paid_out_of_eta():
         assert 0 < 0.5 - mechanism(n)._temperature == pytest.approx(4 * 2.0**-50 * 0.5 * n, rel=1e-3)
     with pytest.raises(Incompatible, match="rounding"):
         mechanism(2**49)
+
+
+def test_pairs_have_a_twentieth_of_the_budget():
+    """A draw of the bounded range eta counts as mu = eta/2."""
+    problem, budget = dp.Problem(dp.Squared(), dp.L2Ball(10.0), bounds=BOUNDS, d=3), dp.Budget(4.0, 1e-5)
+    solver = Standardised(NoisyGradientDescent(n_iter=3), basis=BASIS, candidates=PAIRS, selected=2)
+    stages = solver.plan(problem, 4000, budget, Tight()).stages
+    (pairs,) = (stage for stage in stages if isinstance(stage.mechanism, NoisyPair))
+    paid = spendable(budget)
+    spent = pairs.n_calls * (pairs.mechanism.eta / 2) ** 2
+    assert spent == pytest.approx(0.05 * gaussian_mu(paid.epsilon, paid.delta) ** 2)
