@@ -565,7 +565,9 @@ class Account:
                 return self._state(opened)
         row = connection.execute(_ACCOUNT, {"wanted": self.name}).first()
         if row is None:
-            raise Incompatible(f"The ledger has no account {self.name!r}; make it with Ledger.create.")
+            raise Incompatible(
+                f"The ledger has no account {self.name!r}; make it with Ledger.create or dpcvx ledger create."
+            )
         cap = budget_of(row.epsilon, row.delta, row.relation)
         return cap, Spending.from_plain(json.loads(row.spending))
 
