@@ -196,7 +196,9 @@ class Problem:
     def usual_loss_at_zero(self) -> float:
         """Mean loss at theta = 0 where the targets' standard deviation is known, else the largest loss."""
         deviation = self.loss.target_deviation
-        return self.loss_at_zero if deviation is None else min(deviation**2 / 2, self.loss_at_zero)
+        if deviation is None:
+            return self.loss_at_zero
+        return min(self.outputs * deviation**2 / 2, self.loss_at_zero)
 
     @property
     def smoothness(self) -> float:

@@ -130,8 +130,8 @@ class _TargetAlone:
         self._mechanism, self._rng = stage.mechanism, SeededGenerator(seed)
         self._data = dp.source(np.zeros((len(y), 1)), y, bounds=BOUNDS)
 
-    def target(self, center, reach):
-        return self._mechanism(center, reach, data=self._data, rng=self._rng)
+    def target(self, center, reach, place=None):
+        return self._mechanism(center, reach, place, data=self._data, rng=self._rng)
 
 
 def test_residuals_are_clipped_closer_where_records_are_few():
@@ -195,14 +195,14 @@ def test_bounds_a_hundred_times_too_wide_cost_little(kind):
     assert scores[0] > 0.5
 
 
-def test_losses_with_units_and_several_targets_are_not_scaled():
+def test_losses_with_units_and_several_targets_of_other_losses_are_not_scaled():
     for task in (
         problem(loss=dp.Huber(0.1)),
-        dp.Problem(dp.Squared(), dp.L2Ball(3.0), bounds=BOUNDS, d=3, outputs=2),
+        dp.Problem(dp.Quantile(0.5), dp.L2Ball(3.0), bounds=BOUNDS, d=3, outputs=2),
     ):
         with pytest.raises(dp.Incompatible, match="not scaled"):
             ScaledTarget(NoisyGradientDescent()).inner(task)
-    with pytest.raises(dp.Incompatible, match="mean of one target"):
+    with pytest.raises(dp.Incompatible, match="means of numbers"):
         ConstantModel().plan(problem(loss=dp.Quantile(0.5)), 100, dp.Budget(1.0, 1e-5), Tight())
     with pytest.raises(dp.Incompatible, match="delta > 0"):
         ConstantModel().plan(problem(), 100, dp.Budget(1.0, 0.0), Tight())

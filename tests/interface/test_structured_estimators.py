@@ -22,10 +22,12 @@ from dpcvx import (
     PrivateStructuredLasso,
     SubmodularBall,
 )
+from dpcvx.audit.replay import discrepancies, record, replay
 from dpcvx.data import GradientSum
 from dpcvx.data.lattice import SUM_UNIT
 from dpcvx.domains import Cardinality, ConcaveOfCardinality, DirectSum, FromCallable, GroupCover, Interval
 from dpcvx.mechanisms.mechanism import residual_bound
+from dpcvx.noise import SeededGenerator
 
 pytestmark = pytest.mark.long
 
@@ -229,13 +231,13 @@ WIDE = {"y_bounds": ([-5, -15, 0], [25, 15, 1000])}
     ids=["array", "list", "pandas", "polars", "arrow", "objects"],
 )
 def test_targets_of_every_kind_in_their_own_units(convert):
-    fitted = model(PrivateLowRankRegression, **WIDE).fit(X, convert(TARGETS))
+    fitted = model(PrivateLowRankRegression, standardize=False, **WIDE).fit(X, convert(TARGETS))
     theta = fitted.release_.theta
     assert (theta.shape, fitted.coef_.shape, fitted.intercept_.shape) == ((5, 3), (3, 4), (3,))
     low, high = map(np.array, WIDE["y_bounds"])
     by_hand = (low + high) / 2 + (high - low) / 2 * ((X - 5) / 5 @ theta[:-1] + theta[-1])
     np.testing.assert_allclose(fitted.predict(X), by_hand, rtol=1e-9)
-    reference = model(PrivateLowRankRegression, **WIDE).fit(X, TARGETS)
+    reference = model(PrivateLowRankRegression, standardize=False, **WIDE).fit(X, TARGETS)
     np.testing.assert_array_equal(fitted.coef_, reference.coef_)
     with pytest.warns(dpcvx.PrivacyLeakWarning):
         assert fitted.score(X, TARGETS) > 0.8
@@ -256,19 +258,24 @@ def test_one_target_as_a_column_or_not():
 
 
 def test_the_set_grows_with_the_number_of_targets_and_the_clip_too():
-    problem = model(PrivateLowRankRegression, **WIDE).fit(X, TARGETS).plan_.problem
-    assert problem.domain == NuclearBall(3 * math.sqrt(3))
+    plan = model(PrivateLowRankRegression, **WIDE).fit(X, TARGETS).plan_
+    assert plan.problem.domain == NuclearBall(3 * math.sqrt(2 * 3))
+    # 1 + 1.5/sqrt(3) standard deviations of each target, in units of 2.5
+    assert plan.solver.clip == pytest.approx((1 + 1.5 / math.sqrt(3)) * math.sqrt(3) / 2.5)
     fixed = model(PrivateLowRankRegression, **WIDE, radius=2.0).fit(X, TARGETS)
     assert fixed.plan_.problem.domain == NuclearBall(2.0)
     assert fixed.plan_.problem.domain.contains(fixed.release_.theta)
     assert fixed.plan_.solver.clip == pytest.approx(math.sqrt(3))  # of residuals (1, 1, 1) at theta = 0
 
 
-def test_no_pair_of_people_moves_the_gradient_beyond_the_sensitivity():
-    mechanism = model(PrivateLowRankRegression, **WIDE, n_iter=1).fit(X, TARGETS).plan_.stages[0].mechanism
+@pytest.mark.parametrize("standardize", [False, "auto"])
+def test_no_pair_of_people_moves_the_gradient_beyond_the_sensitivity(standardize):
+    settings = {**WIDE, "n_iter": 1, "standardize": standardize}
+    mechanism = model(PrivateLowRankRegression, **settings).fit(X, TARGETS).plan_.stages[-1].mechanism
     problem = mechanism.problem
     rng = np.random.default_rng(0)
     corners = np.column_stack([rng.choice([-1.0, 1.0], (40, 4)), np.ones(40)])
+    corners *= problem.row_norm / math.sqrt(5)
     people = [
         dpcvx.source(row[None], y[None], bounds=problem.bounds)
         for row, y in zip(corners, rng.choice([-1.0, 1.0], (40, 3)), strict=True)
@@ -279,6 +286,57 @@ def test_no_pair_of_people_moves_the_gradient_beyond_the_sensitivity():
         shares = [person.sum(GradientSum(problem.loss, theta, bound)) * SUM_UNIT / N for person in people]
         worst = max(worst, *(float(np.linalg.norm(one - other)) for one in shares for other in shares))
     assert 0.9 * mechanism.sensitivity < worst <= mechanism.sensitivity
+
+
+def _several(n, width):
+    """Four targets of two combinations of six columns, in bounds of very different widths."""
+    rng = np.random.default_rng(1)
+    rows = rng.uniform(0, 10, (n, 6))
+    signal = (rows - 5) @ rng.standard_normal((6, 2)) @ rng.standard_normal((2, 4))
+    y = signal / signal.std(axis=0) + 0.5 * rng.standard_normal((n, 4)) + [0, 1, -2, 3]
+    units = np.array([1.0, 1.0, 100.0, 0.01])
+    settings = {"y_bounds": (-width * units, width * units), "bounds": (0, 10), "delta": 1e-8}
+    return rows, y * units, settings
+
+
+@pytest.mark.parametrize("width", [6.0, 60.0])
+def test_several_targets_are_found_in_wide_bounds(width):
+    """Noise follows the spread of the targets: R^2 was -8 with bounds of 60 standard deviations."""
+    rows, y, settings = _several(6000, width)
+    kept = {"epsilon": 1.0, "random_state": 0, **settings}
+    fitted = PrivateLowRankRegression(**kept).fit(rows[:4000], y[:4000])
+    assert isinstance(fitted.plan_.solver, dpcvx.solvers.Standardised)
+    with pytest.warns(dpcvx.PrivacyLeakWarning):
+        found = fitted.score(rows[4000:], y[4000:])
+    assert found > 0.7
+    by_bounds = PrivateLowRankRegression(**kept, standardize=False).fit(rows[:4000], y[:4000])
+    with pytest.warns(dpcvx.PrivacyLeakWarning):
+        assert by_bounds.score(rows[4000:], y[4000:]) < found - (0.03 if width == 6 else 1.0)
+
+
+def test_few_records_of_several_targets_have_the_means_as_their_model():
+    rows, y, settings = _several(500, 6.0)
+    with pytest.warns(dpcvx.UselessModelWarning):
+        fitted = PrivateLowRankRegression(epsilon=0.5, random_state=0, **settings).fit(rows, y)
+    assert isinstance(fitted.plan_.solver, dpcvx.solvers.ConstantModel)
+    assert not fitted.coef_.any()
+    np.testing.assert_allclose(fitted.intercept_ / y.std(axis=0), y.mean(axis=0) / y.std(axis=0), atol=1.5)
+
+
+def test_a_replayed_fit_of_several_targets_asks_the_same_of_a_neighbour():
+    """Public arguments follow from answers alone, and no sum moves by more than its sensitivity."""
+    rows, y, settings = _several(200, 6.0)
+    plan = PrivateLowRankRegression(epsilon=3.0, maps=None, n_iter=3, **settings).fit(rows, y).plan_
+    assert [type(stage.mechanism).__name__ for stage in plan.stages[:1]] == ["NoisyTarget"]
+    scaled, other = y / settings["y_bounds"][1], np.array(y / settings["y_bounds"][1])
+    other[7] = [1.0, -1.0, math.nan, 1.0]
+    cells = (rows - 5) / 5
+    moved = cells.copy()
+    moved[7] = [1.0, -1.0, 1.0, -1.0, 1.0, 1.0]
+    first = dpcvx.source(cells, scaled, bounds=plan.problem.bounds)
+    second = dpcvx.source(moved, other, bounds=plan.problem.bounds)
+    transcript = record(plan, first, SeededGenerator(0))
+    assert discrepancies(plan, transcript, replay(plan, second, SeededGenerator(5), transcript)) == []
 
 
 @pytest.mark.parametrize(

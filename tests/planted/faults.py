@@ -343,8 +343,8 @@ FAULTS: tuple[Fault, ...] = (
         (
             "a target's moments get half of their noise",
             "mechanisms/target.py",
-            "total = data.sum(TargetSum(center, reach)) + self.gaussians[0].draw(rng)",
-            "total = data.sum(TargetSum(center, reach)) + self.gaussians[0].draw(rng) // 2",
+            "total = data.sum(TargetSum(center, reach, place)) + self.gaussians[0].draw(rng)",
+            "total = data.sum(TargetSum(center, reach, place)) + self.gaussians[0].draw(rng) // 2",
             "contracts/test_noise_arrives.py contracts/test_scaled_target.py privacy/test_moments.py contracts/test_mechanisms.py",
         ),
         (

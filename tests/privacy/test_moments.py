@@ -136,6 +136,19 @@ def test_no_two_targets_are_further_apart_than_the_sensitivity_and_some_are_as_f
     assert furthest > 0.999
 
 
+def test_one_of_several_targets_is_measured_as_if_it_were_alone():
+    rng = np.random.default_rng(0)
+    X, y = np.zeros((30, 1)), rng.uniform(-1, 1, (30, 3))
+    y[4, 1] = math.nan
+    data = dp.source(X, y, bounds=dp.Bounds(1.0))
+    for place in range(3):
+        alone = dp.source(X, y[:, place], bounds=dp.Bounds(1.0)).sum(TargetSum(0.2, 0.5))
+        np.testing.assert_array_equal(data.sum(TargetSum(0.2, 0.5, place)), alone)
+    for place in (None, 3, -1):
+        with pytest.raises(ValueError, match="these records have 3"):
+            data.sum(TargetSum(0.2, 0.5, place))
+
+
 def test_target_answers_are_the_records_with_noise_of_the_stated_deviation():
     y = np.random.default_rng(0).uniform(-1, 1, 50)
     y[:20] = math.nan

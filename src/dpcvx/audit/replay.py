@@ -108,11 +108,12 @@ class _Recorder:
         earlier = None if self._earlier is None or place >= len(self._earlier) else self._earlier[place].sum
         return earlier.batch[earlier.batch < self.n] if isinstance(earlier, DifferenceSum) else batch
 
-    def mapped(self, quantiser: Quantiser | None, center: float, scale: float) -> _Recorder:
-        public: tuple[Any, ...] = center, scale
+    def mapped(self, quantiser: Quantiser | None, center: float | Vector, scale: float | Vector) -> _Recorder:
+        units = tuple(np.ravel(center).tolist()), tuple(np.ravel(scale).tolist())
+        public: tuple[Any, ...] = units
         if quantiser is not None:
             parts = (np.asarray(part).tobytes() for part in (quantiser.center, quantiser.scale))
-            public = (quantiser.bounds, quantiser.intercept, quantiser.places, *parts, center, scale)
+            public = (quantiser.bounds, quantiser.intercept, quantiser.places, *parts, *units)
         self.questions.append(RecordedQuestion("mapped", public))
         self._source = self._source.mapped(quantiser, center, scale)  # type: ignore[attr-defined]
         self.d = self._source.d

@@ -150,7 +150,7 @@ class Arrays:
             return Objective(self._whole_rows(), y, loss, z_max)
         return Objective(self._whole_rows(), y[:-1], loss, z_max, weights / WEIGHT, self.n)
 
-    def mapped(self, quantiser: Quantiser | None, center: float, scale: float) -> Arrays:
+    def mapped(self, quantiser: Quantiser | None, center: float | Vector, scale: float | Vector) -> Arrays:
         """Return these records with rows quantised again and targets (y - center)/scale, a public map."""
         if quantiser is None:
             again = copy(self)

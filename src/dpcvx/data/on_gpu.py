@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from dpcvx.arrays import IntVector
+from dpcvx.arrays import IntVector, Vector
 from dpcvx.data.lattice import ResidualBound, exact_sum, fixed_point, records_at_once
 from dpcvx.data.memory import Arrays
 from dpcvx.data.rows import Dense, Records, Sparse
@@ -191,7 +191,7 @@ class OnDevice:
         """Return the sum of the losses, phi continued along its tangent beyond |z| = z_max."""
         return self._host.objective(loss, outputs, z_max)
 
-    def mapped(self, quantiser: Quantiser | None, center: float, scale: float) -> OnDevice:
+    def mapped(self, quantiser: Quantiser | None, center: float | Vector, scale: float | Vector) -> OnDevice:
         """Return these records with rows quantised again and targets (y - center)/scale, a public map."""
         if quantiser is None:
             again = copy(self)

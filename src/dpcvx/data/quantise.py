@@ -212,15 +212,21 @@ def enforce(rows: Dense | Sparse, bounds: Bounds) -> Dense | Sparse:
     return Quantiser(bounds).quantise(csr_array((values, rows.indices, rows.indptr), shape=rows.shape))
 
 
-def remap(records: Records, quantiser: Quantiser | None, center: float, scale: float) -> Records:
+def remap(
+    records: Records, quantiser: Quantiser | None, center: float | Vector, scale: float | Vector
+) -> Records:
     """Return stored records after a second, public map: the quantiser's on rows, (y - center)/scale on y.
+
+    `center`, `scale`: of the targets, or one for each of them.
 
     Without a quantiser rows stay as they are. Every factor is a function of its own row, and a smaller
     intercept keeps the row within its bounds, so sensitivities do not change.
     """
-    y = (records.y - center) / scale
-    targets = records.outcomes
-    y[targets:] = records.y[targets:]
+    y, targets = np.array(records.y, dtype=np.float64), records.outcomes
+    centers, scales = (np.reshape(each, (-1, 1)) for each in (center, scale))
+    if any(len(each) not in (1, targets) for each in (centers, scales)):
+        raise WrongValue(f"A centre and a scale for each of the {targets} targets are needed.")
+    y[:targets] = (y[:targets] - centers) / scales
     if quantiser is None:
         return replace(records, y=np.ascontiguousarray(y))
     rows, unit = records.whole_rows(), 2.0**FEATURE_BITS

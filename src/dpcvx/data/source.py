@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
-from dpcvx.arrays import IntVector
+from dpcvx.arrays import IntVector, Vector
 from dpcvx.data.lattice import ResidualBound
 from dpcvx.data.quantise import Quantiser
 from dpcvx.data.sums import Sum
@@ -59,7 +59,9 @@ class DataSource(Protocol):
 class CanStandardise(Protocol):
     """A source that can quantise its records again after a public map."""
 
-    def mapped(self, quantiser: Quantiser | None, center: float, scale: float) -> DataSource:
+    def mapped(
+        self, quantiser: Quantiser | None, center: float | Vector, scale: float | Vector
+    ) -> DataSource:
         """Return these records with rows quantised again and targets (y - center)/scale, a public map.
 
         Without a quantiser rows stay as they are.

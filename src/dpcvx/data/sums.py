@@ -359,11 +359,12 @@ class TargetSum(PlainSum):
     """sum_i (P, u_i, u_i^2), with u_i = (y_i - center)/reach clipped to [-1, 1], in units of 2^-14.
 
     P = floor(sqrt(2) 2^14); u_i is rounded to the grid, and its square rounded down. A missing target adds
-    nothing. Weights multiply all three.
+    nothing. Weights multiply all three. Of several targets, y_i is the one at `place`.
     """
 
-    center: float  # center, reach: public
+    center: float  # center, reach, place: public
     reach: float
+    place: int | None = None
 
     def check(self, d: int) -> None:
         """Accept any number of features."""
@@ -375,11 +376,13 @@ class TargetSum(PlainSum):
     def of(self, records: Records) -> IntVector:
         """Return the sum over records in memory; rows are not read."""
         y = records.y[: records.outcomes]
-        if len(y) != 1:
+        if self.place is None and len(y) != 1:
             raise WrongValue(f"One target is to be measured; these records have {len(y)}.")
-        known, low, high = ~np.isnan(y[0]), self.center - self.reach, self.center + self.reach
+        if not 0 <= (place := self.place or 0) < len(y):
+            raise WrongValue(f"There is no target at place {place}; these records have {len(y)}.")
+        known, low, high = ~np.isnan(y[place]), self.center - self.reach, self.center + self.reach
         # Clipped before it is divided, so that no target overflows, and again, since quotients are rounded.
-        inside = np.clip(np.where(known, y[0], self.center), low, high)
+        inside = np.clip(np.where(known, y[place], self.center), low, high)
         scaled = np.clip((inside - self.center) / self.reach, -1.0, 1.0)
         u = np.rint(scaled * 2**FEATURE_BITS).astype(np.int64)
         terms = np.stack([PRESENT * known, u, u**2 >> FEATURE_BITS])

@@ -280,11 +280,17 @@ class AdditiveModel(LinearModel):
             self.coef_[..., [published[place] for place in places]] *= factor
 
     def _candidates(
-        self, problem: Problem, n: int, budget: Budget, intercept: float, noise_share: float | None = None
+        self,
+        problem: Problem,
+        n: int,
+        budget: Budget,
+        intercept: float,
+        noise_share: float | None = None,
+        joint: float | None = None,
     ) -> tuple[Solver, ...]:
         """Return the solvers; in a set with signs, descent with the schedule of the whole ball."""
         if not isinstance(problem.domain, SignedBall):
-            return super()._candidates(problem, n, budget, intercept, noise_share)
+            return super()._candidates(problem, n, budget, intercept, noise_share, joint)
         ball = dataclasses.replace(problem, domain=L2Ball(problem.domain.radius))
         clip = default_clip(ball, n, budget)
         given = None if self.n_iter is None else int(self.n_iter)

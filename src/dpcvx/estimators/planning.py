@@ -52,8 +52,10 @@ from dpcvx.solvers.one_step import far_reach, hides_errors, largest_bend, with_u
 from dpcvx.solvers.scaled_target import (
     SELECTING,
     SHORT_NOISE,
+    can_be_scaled,
     covering_deviations,
     has_enough_records,
+    joint_clip,
     residual_deviations,
     with_short_rows,
 )
@@ -201,7 +203,7 @@ class Planning(Parameters):
         used = ""
         # One range of all cells is worth more than the scale of each column where few of many are selected. A
         # user who fixes the set or the solver means the units of the declared bounds.
-        by_columns = standardize and plain.is_round
+        by_columns = standardize and (plain.is_round or plain.outputs > 1)
         if self._is_free and self.standardize == "auto" and not (declared or by_columns):
             pooled = pooled_stages(n, maps, dataset, budget)
         standardize = standardize and not pooled
@@ -239,7 +241,8 @@ class Planning(Parameters):
         bounds = quantile_stages(n, private_columns(*fit), budget)
         chosen = _after((*check, *weighing, *bounds, *histograms), make)
         classes = _has_two_classes(problem, budget)
-        few = (problem.loss.affine or classes) and not (standardize or has_enough_records(n, budget))
+        enough = standardize or has_enough_records(n, budget, outputs=problem.outputs)
+        few = (problem.loss.affine or classes) and not enough
         # Maps are of columns, of which a constant makes no use.
         if constant and not histograms and (few or not (classes or is_useful(chosen))):
             chosen = _after((*check, *bounds), partial(self._plan_constant, problem, n, budget, intercept))
@@ -394,7 +397,8 @@ class Planning(Parameters):
         inner = problem
         if coordinates is not None:
             inner, intercept = coordinates.inner(problem), STANDARDISED_INTERCEPT * coordinates.intercept
-        candidates = self._candidates(inner, n, budget, intercept)
+        joint = None if coordinates is None else joint_clip(inner, coordinates.residual)
+        candidates = self._candidates(inner, n, budget, intercept, joint=joint)
         if coordinates is not None:
             if self.uncertainty and self.solver == "auto":
                 # Descent takes far records of every loss into account without bias; see `with_uncertainty`.
@@ -417,7 +421,7 @@ class Planning(Parameters):
         """Plan of a fit to a centred and scaled target, by some solver in place of the wrapper's."""
         limit = None if wrapper.length is None else SHORT_NOISE
         inner = wrapper.inner(problem)
-        solvers = self._candidates(inner, n, budget, 0.0, limit)
+        solvers = self._candidates(inner, n, budget, 0.0, limit, joint_clip(inner, wrapper.residual))
         solvers = _calibrated(solvers, inner.loss, wrapper.intercept)
         candidates = tuple(dataclasses.replace(wrapper, solver=solver) for solver in solvers)
         return self._choose(problem, n, budget, candidates, accountant, density=density, redundant=redundant)
@@ -450,18 +454,24 @@ class Planning(Parameters):
         return plan(problem, n, budget, candidates, accountant, density=density)
 
     def _candidates(
-        self, problem: Problem, n: int, budget: Budget, intercept: float, noise_share: float | None = None
+        self,
+        problem: Problem,
+        n: int,
+        budget: Budget,
+        intercept: float,
+        noise_share: float | None = None,
+        joint: float | None = None,
     ) -> tuple[Solver, ...]:
         """Solvers to weigh: those of the planner, or the one that the user names.
 
         `intercept`: value of the constant feature, 0 for none; `noise_share`: most that descent's noise may
-        cost.
+        cost; `joint`: clip of the norm of several scaled residuals.
         """
         if problem.loss.link != "logit" or self.uncertainty:
             intercept = 0.0  # standard errors are those of the descent without a step beside it
         n_iter = None if self.n_iter is None else int(self.n_iter)
         # Standard errors are those of the loss's own minimiser.
-        clip = residual_clip(problem) if self.uncertainty else default_clip(problem, n, budget)
+        clip = joint or (residual_clip(problem) if self.uncertainty else default_clip(problem, n, budget))
         phases = PHASES if problem.loss.target == "labels" and not self.uncertainty else ()
         if self.solver == "auto":
             kinds = automatic(problem)
@@ -493,8 +503,8 @@ class Planning(Parameters):
 
 
 def _can_scale(problem: Problem, budget: Budget) -> bool:
-    """Whether the target can be scaled: one number, of a loss that means the same in any units."""
-    return problem.loss.unit_free and problem.outputs == 1 and budget.delta > 0
+    """Whether targets can be measured with Gaussian noise, and scaled."""
+    return can_be_scaled(problem) and budget.delta > 0
 
 
 def _has_two_classes(problem: Problem, budget: Budget) -> bool:

@@ -171,12 +171,14 @@ class PrivateLowRankRegression(SquaredRegressor):
     minimise (1/n) sum_i ||theta^T x_i - y_i||_2^2 / 2 + (l2/2) ||theta||_F^2 over matrices (d, K) whose
     singular values sum to at most radius, all in scaled units
 
-    Each target is mapped to [-1, 1] by its own pair of ``y_bounds``, two numbers or two arrays of K, so all
-    count alike. One person's K targets are covered together: what is clipped, and priced, is the Euclidean
-    norm of the K residuals. The intercepts are a row of the matrix, in scaled units, where they are 0 for
-    targets in the middle of their bounds; the ball counts that row like every other.
+    Each target is clipped to its own pair of ``y_bounds``, two numbers or two arrays of K. By default the fit
+    releases a mean and a standard deviation of each target and of each column first, and works in these
+    units, so all targets count alike, however wide their bounds are. With a radius, a solver or
+    ``standardize=False`` targets are mapped to [-1, 1] by their bounds instead. One person's K targets are
+    covered together: what is clipped, and priced, is the Euclidean norm of the K residuals. The intercepts
+    are a row of the matrix, in scaled units; the ball counts that row like every other.
 
-    ``radius=None`` is 3 sqrt(K): one combination of features can then explain every target as well as the
+    ``radius=None`` is 3 sqrt(2 K): two combinations of features can then explain every target as well as the
     default of a single target can. y may have shape (n,) too, and counts as one target.
     """
 
@@ -184,7 +186,9 @@ class PrivateLowRankRegression(SquaredRegressor):
         return read_several(y)
 
     def _domain_of(self, loss: Loss, outputs: int, columns: Columns) -> Domain:
-        radius = self._radius(loss) if self.radius is not None else self._radius(loss) * math.sqrt(outputs)
+        radius = self._radius(loss)
+        if self.radius is None and outputs > 1:
+            radius *= math.sqrt(2 * outputs)
         return NuclearBall(radius, backend="torch" if self.backend == "torch" else "auto")
 
     def __sklearn_tags__(self) -> Any:

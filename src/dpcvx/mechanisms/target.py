@@ -27,7 +27,8 @@ class NoisyTarget(GaussianMechanism):
     """Share of the targets that are present, mean and mean square of u = (y - center)/reach, clipped at 1.
 
     Question, for a public centre and reach: the sums of (P, u_i, u_i^2) on the grid 2^-14, P = sqrt(2) for
-    each target that is present; a missing one adds nothing.
+    each target that is present; a missing one adds nothing. Of several targets a question is about one, at a
+    public place.
     Sensitivity (l2): 2 under replace-one and under add/remove, whatever centre and reach, and one unit of the
     grid for the rounding of squares (PRIVACY_MATH §17). Of weighted records the terms are multiplied by
     integer weights, those of a person adding up to at most 2^14, so that a person's terms are in the hull of
@@ -68,11 +69,13 @@ class NoisyTarget(GaussianMechanism):
         """One pass over the targets, none of it a gradient."""
         return 0.0
 
-    def __call__(self, center: float, reach: float, data: DataSource, rng: Generator) -> Vector:
+    def __call__(
+        self, center: float, reach: float, place: int | None = None, *, data: DataSource, rng: Generator
+    ) -> Vector:
         """Return share, mean and mean square, all of them sums over n."""
         if not (math.isfinite(center) and 0 < reach < math.inf):
             raise WrongValue(f"A finite centre and a positive reach are needed, got {center!r}, {reach!r}.")
-        total = data.sum(TargetSum(center, reach)) + self.gaussians[0].draw(rng)
+        total = data.sum(TargetSum(center, reach, place)) + self.gaussians[0].draw(rng)
         factors = np.array([2.0**FEATURE_BITS / PRESENT, 1.0, 1.0])
         released: Vector = total * np.float64(self.gaussians[0].unit) * factors
         return released

@@ -205,7 +205,7 @@ def _default_planning(plan: Plan) -> Planning:
 
     def again(n: int, epsilon: float) -> Plan:
         budget = replace(plan.budget, epsilon=epsilon)
-        if fit.constant and not has_enough_records(n, budget):
+        if fit.constant and not has_enough_records(n, budget, outputs=plan.problem.outputs):
             return plan
         return solver.plan(plan.problem, n, budget, plan.accountant)
 

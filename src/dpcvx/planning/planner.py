@@ -30,6 +30,7 @@ from dpcvx.solvers import (
     configured,
 )
 from dpcvx.solvers.defaults import default
+from dpcvx.solvers.scaled_target import can_be_scaled
 
 RIDGE_SHARE: float = default("planning.planner.RIDGE_SHARE")
 LEAST_GAIN: float = default("planning.planner.LEAST_GAIN")
@@ -106,7 +107,8 @@ def automatic(problem: Problem) -> tuple[type[Any], ...]:
     A solver is left out where another one is always better, or where measured risks contradict predictions.
     Mirror descent with the Euclidean map is behind gradient descent. So it is in l1 balls where rows are no
     longer than one of their cells may be, as standardised ones (R^2 of a LASSO .71 for .81), although its
-    rehearsed risk is smaller. Frank-Wolfe's prediction is often below that of its corrective variant, and its
+    rehearsed risk is smaller. For several scaled targets it is no better, with a thousand
+    passes over the records. Frank-Wolfe's prediction is often below that of its corrective variant, and its
     risk up to a hundred times above; the variant is for many features. Accelerated mirror descent is behind
     gradient descent on hulls of many vertices, in the Euclidean geometry and in those that are little better,
     as singular values of small matrices are; it is ahead by a factor where the set's own geometry pays, as
@@ -116,7 +118,8 @@ def automatic(problem: Problem) -> tuple[type[Any], ...]:
     C = problem.domain
     kinds: list[type[Any]] = [NoisyGradientDescent]
     short = isinstance(C, HasCoordinateVertices) and problem.row_norm <= problem.bounds.x_inf
-    euclidean = problem.is_round or short
+    scaled = problem.outputs > 1 and problem.loss.target_deviation is not None
+    euclidean = problem.is_round or short or scaled
     if not (euclidean and math.isfinite(problem.smoothness)):
         kinds.append(NoisyMirrorDescent)
     if isinstance(C, HasCoordinateVertices) and isinstance(C, HasProjection):
@@ -138,13 +141,15 @@ def standardisation_pays(problem: Problem, n: int, budget: Budget) -> bool:
     """Say, from public facts, whether released means and deviations would be good enough to use.
 
     They are where the noise on a mean is at most a quarter of the largest value of a feature, in Euclidean
-    balls and, for regressions, in l1 balls.
+    balls and, for regressions, in l1 balls and for several targets.
     """
     several = problem.outputs > 1 and problem.loss.target != "labels"  # targets of a regression
+    if several and not can_be_scaled(problem):
+        return False
     round_or_sparse = problem.is_round or (
         problem.loss.unit_free and isinstance(problem.domain, HasCoordinateVertices)
     )
-    if not round_or_sparse or budget.delta == 0 or several:
+    if not (round_or_sparse or several) or budget.delta == 0:
         return False
     try:
         means = Standardised(NoisyGradientDescent()).measures(problem, n, budget)[0]

@@ -76,12 +76,13 @@ class Asking:
         answer: float = self.ask(question="length")
         return answer
 
-    def target(self, center: float, reach: float) -> Vector:
+    def target(self, center: float, reach: float, place: int | None = None) -> Vector:
         """Noisy share of present targets, and mean and mean square of (y - center)/reach, clipped.
 
-        All three are sums over n.
+        All three are sums over n, of the target at a place if there are several.
         """
-        answer: Vector = self.ask(center, reach, question="target")
+        public = (center, reach) if place is None else (center, reach, place)
+        answer: Vector = self.ask(*public, question="target")
         return answer
 
     def pair(self, theta: Vector, drawn: tuple[int, ...] = ()) -> int:
@@ -98,8 +99,10 @@ class Asking:
         """Announce theta <- (1 - step) theta + step * vertex."""
         raise NotImplementedError(f"{type(self).__name__} follows no point.")
 
-    def remap(self, quantiser: Quantiser | None, center: float = 0.0, scale: float = 1.0) -> None:
-        """Send every record through a second quantiser: a public map of its row, and of its target."""
+    def remap(
+        self, quantiser: Quantiser | None, center: float | Vector = 0.0, scale: float | Vector = 1.0
+    ) -> None:
+        """Send every record through a second quantiser: a public map of its row, and of its target or K."""
         raise NotImplementedError(f"{type(self).__name__} holds no records.")
 
     def announce(self, region: Region | None, caution: str | None = None) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import numpy as np
+
+from dpcvx.arrays import Vector
 from dpcvx.errors import Incompatible, WrongType, WrongValue
 from dpcvx.mechanisms import Mechanism, Vertex
 from dpcvx.plans.answers import Answers
@@ -88,14 +90,17 @@ class Oracle(Asking):
         self._total += 1
         return mechanism
 
-    def remap(self, quantiser: Quantiser | None, center: float = 0.0, scale: float = 1.0) -> None:
+    def remap(
+        self, quantiser: Quantiser | None, center: float | Vector = 0.0, scale: float | Vector = 1.0
+    ) -> None:
         """Send every record through a second quantiser: a public map of its row, and of its target.
 
-        Without a quantiser rows stay as they are.
+        Without a quantiser rows stay as they are. Several targets may have a centre and a scale each.
         """
         from dpcvx.data import CanStandardise
 
-        if not (math.isfinite(center) and 0 < scale < math.inf):  # else what happens depends on a target
+        usable = np.isfinite(center).all() and np.isfinite(scale).all() and np.min(scale) > 0
+        if not usable:  # else what happens depends on a target
             raise WrongValue(f"Targets need a finite centre and a positive scale, got {center!r}, {scale!r}.")
         if not isinstance(self._source, CanStandardise):
             raise Incompatible("These records cannot be mapped again: give standardize=False.")

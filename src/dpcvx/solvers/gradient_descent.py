@@ -218,7 +218,9 @@ class NoisyGradientDescent(Solver):
         longest: float = problem.C.norm(2, problem.size) / math.sqrt(problem.size) / shift
         price = _privacy(problem, n, budget, self.clip, 1.0)  # it grows like H^2
         rows = problem.bounds.x_2 is not None
-        if problem.is_round and rows and problem.outputs == 1 and problem.loss.convex:
+        several = problem.outputs > 1 and problem.loss.target_deviation is not None
+        spherical = several or (problem.is_round and problem.outputs == 1)
+        if spherical and rows and problem.loss.convex:
             typical = Typical.of(problem, self.clip)
             typical = replace(typical, curvatures=bend * typical.curvatures)
             total = sum(typical.descent(grid, shift))

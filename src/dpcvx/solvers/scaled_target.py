@@ -34,11 +34,14 @@ __all__ = [
     "ScaledTarget",
     "TargetScale",
     "TargetUnits",
+    "can_be_scaled",
     "count_records",
     "covering_deviations",
     "enough_shown",
     "has_enough_records",
+    "joint_clip",
     "measure_target",
+    "measure_units",
     "residual_deviations",
     "scaled_loss",
     "start_at",
@@ -145,10 +148,10 @@ class TargetUnits:
     `start`: score of the fit's targets at which z is 0.
     """
 
-    center: float = 0.0
-    scale: float = 1.0
-    level: float = 0.0
-    factor: float = 1.0
+    center: Any = 0.0  # center, scale, level, factor: numbers, or (K,) arrays for K targets
+    scale: Any = 1.0
+    level: Any = 0.0
+    factor: Any = 1.0
     start: float = 0.0
     # "long" if clipped residuals may bias a least-squares fit, "unknown" if nothing shows whether they do
     tail: str = ""
@@ -167,18 +170,35 @@ def residual_deviations(problem: Problem, n: int, budget: Budget) -> float:
 
     Amounts, whose slopes are errors relative to the mean, are skewed, and a clip bends their means down
     however many the records are: it grows on, up to 6 standard deviations at 240.
+
+    Of K targets the norm of all residuals is clipped, at sqrt(K) times as much (`joint_clip`). The noise is
+    larger by that factor, and norms of K residuals differ less from each other than single residuals do: the
+    largest clip is 1 + 1.5/sqrt(K).
     """
+    root = math.sqrt(problem.outputs)
+    most = 1 + (RESIDUAL[1] - 1) / root
     if budget.delta == 0:
-        return RESIDUAL[1]
-    share = n * _mu(budget) / (budget.neighbours.rows * problem.d * MANY)
+        return most
+    share = n * _mu(budget) / (budget.neighbours.rows * problem.d * root * MANY)
     if problem.loss.link == "log" and problem.loss.variance_power == 2:
         return min(max(share * RESIDUAL[1], RESIDUAL[1]), AMOUNT_RESIDUAL)
-    return min(max(share * RESIDUAL[1], RESIDUAL[0]), RESIDUAL[1])
+    return min(max(share * RESIDUAL[1], RESIDUAL[0]), most)
 
 
-def has_enough_records(n: int, budget: Budget, least: float = ENOUGH) -> bool:
-    """Say whether n mu is at least so large; by default, to learn more of a target than its mean."""
-    return budget.delta == 0 or n * _mu(budget) >= least * budget.neighbours.rows
+def joint_clip(problem: Problem, residual: float) -> float | None:
+    """Return the clip of the norm of K scaled residuals; None for one target, which the loss clips.
+
+    `residual`: clip in standard deviations of a target, as a root mean square over the targets.
+    """
+    return None if problem.outputs == 1 else residual * math.sqrt(problem.outputs) / UNIT
+
+
+def has_enough_records(n: int, budget: Budget, least: float = ENOUGH, outputs: int = 1) -> bool:
+    """Say whether n mu is at least so large; by default, to learn more of a target than its mean.
+
+    The noise on each of K targets is sqrt(K) times that on one. `outputs`: K.
+    """
+    return budget.delta == 0 or n * _mu(budget) >= least * math.sqrt(outputs) * budget.neighbours.rows
 
 
 def covering_deviations(problem: Problem, n: int, budget: Budget) -> float:
@@ -197,8 +217,12 @@ def covering_deviations(problem: Problem, n: int, budget: Budget) -> float:
     return float(clips[min(int(biased.sum()), len(clips) - 1)])
 
 
-def scaled_loss(loss: Loss, residual: float) -> Loss:
-    """Return the loss of targets in units of 2.5 standard deviations, residuals clipped at so many."""
+def scaled_loss(loss: Loss, residual: float, outputs: int = 1) -> Loss:
+    """Return the loss of targets in units of 2.5 standard deviations, residuals clipped at so many.
+
+    Residuals of several targets are clipped at 2.5 each, and then together (`joint_clip`).
+    """
+    residual = residual if outputs == 1 else RESIDUAL[1]
     y_range = (-LARGEST / UNIT, LARGEST / UNIT)
     own: Any = loss
     if loss.threshold_deviations is not None:
@@ -218,13 +242,23 @@ def scaled_loss(loss: Loss, residual: float) -> Loss:
     return scaled
 
 
-def target_stage(n: int, budget: Budget) -> Stage:
-    """Return the questions about the target, for a share of mu^2 that falls with the number of records."""
+def can_be_scaled(problem: Problem) -> bool:
+    """Whether targets can be centred and scaled: one of a unit-free loss, or several of squared loss."""
+    loss = problem.loss
+    return loss.unit_free and (problem.outputs == 1 or loss.affine)
+
+
+def target_stage(n: int, budget: Budget, outputs: int = 1) -> Stage:
+    """Return the questions about the target, for a share of mu^2 that falls with the number of records.
+
+    Each of several targets has as many questions as the others; all of them divide the share.
+    """
     if budget.delta == 0:
         raise Incompatible("The scale of a target is measured with Gaussian noise, which needs delta > 0.")
     neighbours, mu = budget.neighbours, _mu(budget)
-    share = min(max(SHARE_SCALE * neighbours.rows / (n * mu), SHARES[0]), SHARES[1])
-    looks = _looks(n, budget, share)
+    scale = SHARE_SCALE * math.sqrt(outputs)
+    share = min(max(scale * neighbours.rows / (n * mu), SHARES[0]), SHARES[1])
+    looks = outputs * _looks(n, budget, share / outputs)
     return Stage(NoisyTarget(n, math.sqrt(looks / share) / mu, neighbours), looks)
 
 
@@ -235,7 +269,14 @@ def _looks(n: int, budget: Budget, share: float) -> int:
 
 
 def measure_target(
-    stage: Stage, n: int, ask: Asking, limit: float, *, centred: bool, shown: int = 3
+    stage: Stage,
+    n: int,
+    ask: Asking,
+    limit: float,
+    *,
+    centred: bool,
+    shown: int = 3,
+    place: int | None = None,
 ) -> TargetScale:
     """Ask for centre and standard deviation of the target, each time within a range that fits better.
 
@@ -250,7 +291,7 @@ def measure_target(
     mean square is 0.52 for a normal law, and small if the tail is long.
 
     `stage`: of `target_stage`; `limit`: largest absolute target; `centred`: whether the centre is free; it is
-    0 otherwise; `shown`: how many of three are enough.
+    0 otherwise; `shown`: how many of three are enough; `place`: of the target, where there are several.
     """
     mechanism: Any = stage.mechanism
     center, spread, reach = 0.0, (CENTER * limit) ** 2, limit
@@ -261,9 +302,9 @@ def measure_target(
     present, within = n, None
     for left in reversed(range(stage.n_calls)):
         if left == 0 and mechanism.noise <= TAIL_NOISE and len(seen) > 2 and sum(seen[-3:]) >= shown:
-            within = n / present * float(ask.target(center, deviation)[2]) + mechanism.noise
+            within = n / present * float(ask.target(center, deviation, place)[2]) + mechanism.noise
             break
-        answer = ask.target(center, reach)
+        answer = ask.target(center, reach, place)
         shares.append(float(answer[0]))
         share_noise = mechanism.share_noise / math.sqrt(len(shares))
         present = count_records(n, float(np.mean(shares)), share_noise)
@@ -291,6 +332,33 @@ def measure_target(
     # A target that may fill a large part of its bounds needs no warning, even if noise hides its spread.
     warns = lost and deviation < LOST_DEVIATION * limit
     return TargetScale(center, deviation, present, LOST_TARGET if warns else None, within)
+
+
+def measure_units(
+    stage: Stage, plan: Plan, ask: Asking, residual: float, *, centred: bool, shown: int = 3
+) -> tuple[TargetUnits, int, str | None]:
+    """Return the units of a fit's targets, the number of records that have one, and a warning or None.
+
+    Several targets are measured one after the other, and each has units of its own. The warning is the first
+    that a target has. `stage`: of `target_stage`; `residual`: planned clip of residuals, in standard
+    deviations.
+    """
+    problem, K = plan.problem, plan.problem.outputs
+    loss, limit = problem.loss, problem.loss.y_range[1]
+    one = replace(stage, n_calls=stage.n_calls // K)
+    places = [None] if K == 1 else list(range(K))
+    scales = [
+        measure_target(one, plan.n, ask, limit, centred=centred, shown=shown, place=place) for place in places
+    ]
+    doubts = [scale.doubt(loss) for scale in scales]
+    units = [scale.units(loss, residual) for scale in scales]
+    present = min(scale.present for scale in scales)
+    if K == 1:
+        return units[0], present, doubts[0]
+    center, scale, level, factor = np.array(
+        [(each.center, each.scale, each.level, each.factor) for each in units]
+    ).T
+    return TargetUnits(center, scale, level, factor), present, next(filter(None, doubts), None)
 
 
 def enough_shown(solver: Solver) -> int:
@@ -460,17 +528,19 @@ class ScaledTarget(ScaledFit):
 
     def inner(self, problem: Problem) -> Problem:
         """The problem of scaled targets; public, whatever the scale will be."""
-        if problem.outputs > 1 or not problem.loss.unit_free:
+        if not can_be_scaled(problem):
             raise Incompatible(
                 f"The target of {problem.loss.name} loss with {problem.outputs} output(s) is not scaled: "
-                "that is for one target, of a loss that means the same in any units."
+                "that is for one target of a loss that means the same in any units, and for several of "
+                "squared loss."
             )
         bounds = problem.bounds if self.length is None else Bounds(1.0, 1.0)
-        return replace(problem, loss=scaled_loss(problem.loss, self.residual), bounds=bounds)
+        loss = scaled_loss(problem.loss, self.residual, problem.outputs)
+        return replace(problem, loss=loss, bounds=bounds)
 
     def plan(self, problem: Problem, n: int, budget: Budget, accountant: Accountant) -> Plan:
         """Give the target its share, and the other solver what is left."""
-        stage = target_stage(n, budget)
+        stage = target_stage(n, budget, problem.outputs)
         before = Repeat(stage.mechanism.event, stage.n_calls)
         fit = self.solver.plan(self.inner(problem), n, budget, Following(before, accountant))
         check_questions(problem.loss, fit)
@@ -478,15 +548,15 @@ class ScaledTarget(ScaledFit):
 
     def run(self, plan: Plan, ask: Asking) -> Vector:
         """Measure the target, fit, and return to its units."""
-        limit, stage = plan.problem.loss.y_range[1], plan.stages[0]
-        shown = enough_shown(self.solver)
-        scale = measure_target(stage, plan.n, ask, limit, centred=self.intercept > 0, shown=shown)
+        centred, shown = self.intercept > 0, enough_shown(self.solver)
+        units, present, doubt = measure_units(
+            plan.stages[0], plan, ask, self.residual, centred=centred, shown=shown
+        )
         rows, length = None, self.length or 1.0
         if self.length is not None:
             rows = Quantiser(Bounds(1.0, 1.0), 0.0, length, shrink="numbers")
-        units = scale.units(plan.problem.loss, self.residual)
         ask.remap(rows, units.center, units.scale)
-        ask.announce(None, scale.doubt(plan.problem.loss))
+        ask.announce(None, doubt)
 
         def back(theta: Vector) -> Vector:
             old: Vector = units.factor / length * theta
@@ -495,7 +565,7 @@ class ScaledTarget(ScaledFit):
             return old
 
         start = start_at(units, self.intercept, plan.problem.d)
-        return self._run_fit(plan, ask, self.solver, scale.present, back, units, start)
+        return self._run_fit(plan, ask, self.solver, present, back, units, start)
 
 
 def with_short_rows(problem: Problem, intercept: float) -> ScaledTarget:
@@ -538,22 +608,25 @@ class ConstantModel(Solver):
     def plan(self, problem: Problem, n: int, budget: Budget, accountant: Accountant) -> Plan:
         """Fix the number of questions and their noise from public facts."""
         known = problem.loss.affine or problem.loss.link in ("log", "logit")
-        if problem.outputs > 1 or not known or self.intercept == 0:
-            raise Incompatible("ConstantModel is for the mean of one target, with an intercept.")
+        several = problem.outputs > 1 and not can_be_scaled(problem)
+        if several or not known or self.intercept == 0:
+            raise Incompatible("ConstantModel is for the means of numbers or two labels, with an intercept.")
         if budget.delta == 0:
             raise Incompatible("The mean of a target is measured with Gaussian noise, which needs delta > 0.")
-        looks = 1 if problem.loss.target == "labels" else _looks(n, budget, 1.0)
+        looks = problem.outputs
+        if problem.loss.target != "labels":
+            looks *= _looks(n, budget, 1 / problem.outputs)
         multiplier = calibrate(lambda t: Repeat(Gaussian(t), looks), spendable(budget), accountant)
         stage = Stage(NoisyTarget(n, multiplier, budget.neighbours), looks)
         return Plan((stage,), problem, n, self, budget, accountant)
 
     def run(self, plan: Plan, ask: Asking) -> Vector:
         """Measure the target."""
-        loss, stage, theta = plan.problem.loss, plan.stages[0], np.zeros(plan.problem.d)
+        loss, stage, theta = plan.problem.loss, plan.stages[0], np.zeros(plan.problem.shape)
         if loss.target == "labels":
             level = measure_log_odds(stage, ask)
         else:
-            level = measure_target(stage, plan.n, ask, loss.y_range[1], centred=True).units(loss).level
+            level = measure_units(stage, plan, ask, RESIDUAL[1], centred=True)[0].level
         ask.announce(None)  # without the caution: this is a constant, which a warning said before the fit
         theta[-1] = level / self.intercept
         return theta

@@ -23,9 +23,10 @@ from dpcvx.solvers.scaled_target import (
     RESIDUAL,
     ScaledFit,
     TargetUnits,
+    can_be_scaled,
     count_records,
     enough_shown,
-    measure_target,
+    measure_units,
     scaled_loss,
     start_at,
     target_stage,
@@ -70,9 +71,9 @@ class Standardised(ScaledFit):
     that are there, whose number is released with their sum at no price (PRIVACY_MATH §17).
 
     Targets of squared and of pinball loss, which mean the same in any units, are centred and scaled first, as
-    by `ScaledTarget`. The number of records that have a target, released there, takes the place of n in the
-    gradients and Hessians that the fit works with, so that its steps and standard errors are those of the
-    records that have a target (PRIVACY_MATH §17).
+    by `ScaledTarget`; of squared loss there may be several. The number of records that have a target,
+    released there, takes the place of n in the gradients and Hessians that the fit works with, so that its
+    steps and standard errors are those of the records that have a target (PRIVACY_MATH §17).
 
     Descent for two classes starts at the log-odds of their shares, which are released first
     (`measure_log_odds`): it would find slowly that a class is rare, and with more noise.
@@ -176,9 +177,13 @@ class Standardised(ScaledFit):
 
     def inner(self, problem: Problem) -> Problem:
         """The problem in standardised coordinates; public, whatever the moments will be."""
-        if problem.outputs > 1 and problem.loss.unit_free:
-            raise Incompatible("Standardisation covers one target of a regression; give standardize=False.")
-        loss = scaled_loss(problem.loss, self.residual) if problem.loss.unit_free else problem.loss
+        if problem.loss.unit_free and not can_be_scaled(problem):
+            raise Incompatible(
+                "Standardisation covers several targets of squared loss only; give standardize=False."
+            )
+        loss = problem.loss
+        if loss.unit_free:
+            loss = scaled_loss(loss, self.residual, problem.outputs)
         if self.shrink == "labels" and loss.weighted is not None:
             loss = loss.weighted
         if self.shrink == "gradient":
@@ -395,7 +400,7 @@ class Standardised(ScaledFit):
         )
         measures = (Stage(means, 1), Stage(squares, 1), *selections, Stage(length, 1))
         if problem.loss.unit_free:
-            measures = (target_stage(n, budget), *measures)
+            measures = (target_stage(n, budget, problem.outputs), *measures)
         elif self._targets(problem):
             measures = (label_stage(n, budget), *measures)
         before = Compose(tuple(Repeat(stage.mechanism.event, stage.n_calls) for stage in measures))
@@ -418,9 +423,9 @@ class Standardised(ScaledFit):
             log_odds = measure_log_odds(plan.stages[0], ask)
             units = TargetUnits(level=log_odds, start=log_odds)
             return self.solver.with_log_odds(self._fit(plan), log_odds), units, None, None
-        shown, limit = enough_shown(self.solver), loss.y_range[1]
-        scale = measure_target(plan.stages[0], plan.n, ask, limit, centred=self.intercept, shown=shown)
-        return self.solver, scale.units(loss, self.residual), scale.present, scale.doubt(loss)
+        shown = enough_shown(self.solver)
+        found = measure_units(plan.stages[0], plan, ask, self.residual, centred=self.intercept, shown=shown)
+        return self.solver, *found
 
     def run(self, plan: Plan, ask: Asking) -> Vector:
         """Measure, map the records, fit, and map the coefficients back."""

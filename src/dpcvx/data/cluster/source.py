@@ -175,7 +175,9 @@ class Distributed:
         """Return these records with every stored row inside the bounds: a longer one is shrunk."""
         return self._through(partial(_within, bounds))
 
-    def mapped(self, quantiser: Quantiser | None, center: float, scale: float) -> Distributed:
+    def mapped(
+        self, quantiser: Quantiser | None, center: float | Vector, scale: float | Vector
+    ) -> Distributed:
         """Return these records with rows quantised again and targets (y - center)/scale, a public map."""
         return self._through(partial(_mapped, quantiser, center, scale))
 
@@ -242,7 +244,9 @@ def _within(bounds: Bounds, records: Arrays) -> Arrays:
     return records.within(bounds)
 
 
-def _mapped(quantiser: Quantiser | None, center: float, scale: float, records: Arrays) -> Arrays:
+def _mapped(
+    quantiser: Quantiser | None, center: float | Vector, scale: float | Vector, records: Arrays
+) -> Arrays:
     return records.mapped(quantiser, center, scale)
 
 

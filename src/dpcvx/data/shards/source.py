@@ -171,7 +171,9 @@ class ShardSource:
         parts = (question.among(*ends).of(shard) for shard, ends in zip(shards, ranges, strict=True))
         return question.add(parts, self.count)
 
-    def mapped(self, quantiser: Quantiser | None, center: float, scale: float) -> ShardSource:
+    def mapped(
+        self, quantiser: Quantiser | None, center: float | Vector, scale: float | Vector
+    ) -> ShardSource:
         """Return these records with rows quantised again and targets (y - center)/scale, a public map.
 
         They are written once to scratch files. Where the disk has no room for them, they are quantised
@@ -263,11 +265,13 @@ def _shrunk(bounds: Bounds, stored: Records) -> Records:
     return replace(stored, rows=enforce(stored.whole_rows(), bounds), step=1, constant=0)
 
 
-def _remap_stored(quantiser: Quantiser, center: float, scale: float, stored: Records) -> Records:
+def _remap_stored(
+    quantiser: Quantiser, center: float | Vector, scale: float | Vector, stored: Records
+) -> Records:
     return remap(_dense(stored), quantiser, center, scale)
 
 
-def _remap_targets(center: float, scale: float, stored: Records) -> Records:
+def _remap_targets(center: float | Vector, scale: float | Vector, stored: Records) -> Records:
     return remap(stored, None, center, scale)
 
 
