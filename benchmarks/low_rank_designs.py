@@ -1,6 +1,6 @@
 """R^2 of `PrivateLowRankRegression` on generated designs, none of which is that of the leaderboard.
 
-Run `python benchmarks/low_rank_designs.py`: about a minute. Targets are scaled by released numbers, or by
+Run `python benchmarks/low_rank_designs.py`: some minutes. Targets are scaled by released numbers, or by
 their bounds (``standardize=False``).
 """
 
