@@ -22,8 +22,8 @@ def plain(X, y):
 
 
 def private(X, y):
-    """One of three models on one budget of epsilon 3: each has epsilon 1."""
-    model = dpcvx.PrivateLogisticRegression(epsilon=1.0, bounds=(-1, 1), classes=(0, 1), delta=1e-7)
+    """One of three models on one budget of epsilon 1.5: each has epsilon 0.5."""
+    model = dpcvx.PrivateLogisticRegression(epsilon=0.5, bounds=(-1, 1), classes=(0, 1), delta=1e-7)
     return model.fit(X, y).coef_
 
 
