@@ -64,3 +64,11 @@ def test_intervals_cover_95_per_cent_and_their_width_fits_the_errors():
     assert covered["coefficients"] >= 0.85, covered  # of 20 numbers
     assert covered["population"] >= 0.85, covered
     assert np.median(widths) < 2 * 1.96 * np.sqrt(np.mean(np.square(errors)))
+
+
+def test_an_interval_of_a_table_is_1_96_standard_errors_on_each_side():
+    engine = QueryEngine(SCHEMA, people(0), Budget(1.0, 1e-8), method="warm", check=0, rng=SeededGenerator(0))
+    told = [each for each in engine.ask(Marginal(("sex", "income"))).coefficients if each.std_err]
+    assert len(told) >= 4
+    for each in told:
+        assert each.high - each.estimate == pytest.approx(1.959964 * each.std_err, rel=1e-5)

@@ -3,6 +3,8 @@
 import asyncio
 import math
 import time
+import warnings
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -10,6 +12,9 @@ import pytest
 import dpcvx as dp
 import dpcvx.noise.gaussian
 from dpcvx.accounting import Budget, Tight
+from dpcvx.data.canonical import UNKNOWN, canonical, read_numbers
+from dpcvx.data.exposure import read_exposure
+from dpcvx.data.levels import DeclaredLevels
 from dpcvx.data.units import choose_rows, content_ranks
 from dpcvx.errors import Incompatible
 from dpcvx.events import Gaussian
@@ -133,3 +138,44 @@ def test_answers_and_refusals_leave_at_whole_slots():
         assert asyncio.run(waited(0.0, 4)) >= 0.0799
     finally:
         state.close()
+
+
+class Stubborn(Decimal):
+    """A number whose conversion raises what it likes."""
+
+    error: Exception
+
+    def __float__(self):
+        raise self.error
+
+
+@pytest.mark.parametrize("error", [ValueError("a"), RuntimeError("b"), KeyError("c")])
+def test_no_cell_raises_what_its_methods_raise(error):
+    cell = Stubborn(1)
+    cell.error = error
+    assert canonical(cell) is UNKNOWN
+    assert canonical(Decimal("sNaN")) is UNKNOWN
+    cells = np.array([cell, 1.0], dtype=object)
+    assert np.isnan(read_numbers(cells)).tolist() == [True, False]
+
+
+class Chatty(Decimal):
+    """A number that warns when it is read."""
+
+    def __float__(self):
+        warnings.warn("a cell", UserWarning, stacklevel=1)
+        return 2.0
+
+
+def test_no_cell_warns():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        read_numbers(np.array([Chatty(2), 1.0], dtype=object))
+        levels = DeclaredLevels(("1", "2"))
+        levels.codes(np.array([Chatty(2), "1"], dtype=object))
+
+
+def test_no_exposure_causes_a_floating_point_error():
+    with np.errstate(all="raise"):
+        found = read_exposure(np.array([5e-324, 1e308, np.inf, np.nan, -1e308, 0.0, 1.0]), 1e300)
+    assert found.known.tolist() == [True, True, True, False, False, False, True]
