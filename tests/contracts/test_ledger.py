@@ -237,6 +237,13 @@ def test_a_key_is_for_one_question(account, changes):
         account.charge(arguments.pop("event"), key="k", **arguments)
 
 
+def test_a_note_is_never_replaced(account):
+    account.note("a run", b"first")
+    with pytest.raises(Incompatible, match="never replaced"):
+        account.note("a run", b"second")
+    assert account.notes("a run") == (("a run", b"first"),)
+
+
 def test_an_answer_is_stored_once_and_only_for_a_charged_key(ledger, account):
     account.charge(STEP, purpose="count", key="k")
     account.charge(STEP, purpose="count")

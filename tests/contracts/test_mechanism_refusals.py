@@ -43,7 +43,7 @@ REFUSED = {
     "vertices of a ball": (lambda: NoisyVertex(BALL, 100, 0.1, 20), "polytope"),
     "a negative linear term": (lambda: NoisyMinimiser(BALL, 100, 1.0, 2.0, linear=-1.0), "linear"),
     "an endless linear term": (lambda: NoisyMinimiser(BALL, 100, 1.0, 2.0, linear=np.inf), "linear"),
-    "a target without reach": (lambda: NoisyTarget(100, 1.0)(0.0, 0.0, None, None), "reach"),
+    "a target without reach": (lambda: NoisyTarget(100, 1.0)(0.0, 0.0, data=None, rng=None), "reach"),
     "counts that are none": (lambda: as_counts(NoisyGradient(BALL, 100, 1.0)), "Counts were expected"),
     "a quantile that is none": (lambda: as_quantile(NoisyGradient(BALL, 100, 1.0)), "quantile was expected"),
 }

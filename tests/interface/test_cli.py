@@ -959,7 +959,7 @@ def test_show_prints_the_table_that_fit_ended_with(folder, run):
     code, shown, err = run("show model.json")
     assert (code, err) == (0, "")
     assert shown in out
-    assert "--uncertainty 0.2" in shown
+    assert "--uncertainty auto" in shown
     for form, start in (("html", "<!doctype html>"), ("latex", "%"), ("csv", ",coef"), ("markdown", "**")):
         code, out, err = run(f"show model.json --format {form} --out table --level 0.9")
         assert (code, out, err) == (0, "", "")

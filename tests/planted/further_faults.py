@@ -312,7 +312,7 @@ FURTHER: tuple[Fault, ...] = (
             "queries/engine.py",
             '                self._transcript.append("bins", "", found["bins"])\n',
             "",
-            "privacy/test_bin_means.py privacy/test_engine_promises.py",
+            "privacy/test_small_promises.py privacy/test_bin_means.py privacy/test_engine_promises.py",
         ),
         (
             "a key of another query is answered by an engine",
@@ -347,7 +347,7 @@ FURTHER: tuple[Fault, ...] = (
             "queries/engine.py",
             "            self._account.require_open()\n        if rng is None:",
             "            pass\n        if rng is None:",
-            "contracts/test_account_states.py privacy/test_engine_account.py",
+            "privacy/test_small_promises.py contracts/test_account_states.py privacy/test_engine_account.py",
         ),
         (
             "a run is stored without a witness",
@@ -364,7 +364,7 @@ FURTHER: tuple[Fault, ...] = (
             "tuning/tune.py",
             "if model.plan_.event != priced.plans[place].event:",
             "if False:",
-            "privacy/test_tuning.py",
+            "privacy/test_small_promises.py privacy/test_tuning.py",
         ),
         (
             "warnings tell how many trials there were",
@@ -385,7 +385,7 @@ FURTHER: tuple[Fault, ...] = (
             "tuning/tune.py",
             "score = min(max(value, low), high)",
             "score = value",
-            "privacy/test_tuning.py interface/test_search.py",
+            "privacy/test_small_promises.py privacy/test_tuning.py interface/test_search.py",
         ),
     ),
     *faults(

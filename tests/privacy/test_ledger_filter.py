@@ -348,6 +348,8 @@ def test_written_totals_are_checked_against_the_price():
     ):
         assert not covers(CAP, before, forged, event, **settings)
     assert not covers(CAP, FRESH, Spending("whole"), Gaussian(0.1), failure=0.0, delta=None)
+    beyond = tuple((name, tuple(100 * part for part in total)) for name, total in after.totals)
+    assert not covers(CAP, before, replace(after, totals=beyond), event, **settings)  # above the cap
 
 
 def test_what_is_no_event_is_refused():

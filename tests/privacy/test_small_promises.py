@@ -16,7 +16,7 @@ from dpcvx.data.canonical import UNKNOWN, canonical, read_numbers
 from dpcvx.data.exposure import read_exposure
 from dpcvx.data.levels import DeclaredLevels
 from dpcvx.data.units import choose_rows, content_ranks
-from dpcvx.errors import Incompatible
+from dpcvx.errors import AccountNotOpen, Incompatible
 from dpcvx.events import Gaussian
 from dpcvx.mechanisms import NoisyGradient
 from dpcvx.noise import SeededGenerator, laplace_failure
@@ -26,6 +26,8 @@ from dpcvx.problem import Bounds, Problem
 from dpcvx.queries.comparison_runs import ComparisonRuns, RunState
 from dpcvx.service.application import ServiceState
 from dpcvx.solvers import NoisyGradientDescent
+from dpcvx.tuning import tune
+from dpcvx.tuning.metrics import Accuracy
 
 
 @pytest.mark.parametrize("scale", [2**50, MAX_LAPLACE_SCALE])
@@ -179,3 +181,59 @@ def test_no_exposure_causes_a_floating_point_error():
     with np.errstate(all="raise"):
         found = read_exposure(np.array([5e-324, 1e308, np.inf, np.nan, -1e308, 0.0, 1.0]), 1e300)
     assert found.known.tolist() == [True, True, True, False, False, False, True]
+
+
+TINY = dp.Schema((dp.Attribute("a", ("0", "1"), "1"), dp.Binned("v", (0, 2, 6, 10), "none")))
+
+
+def test_a_restart_releases_no_means_again_and_a_frozen_account_gives_no_synthetic_records(tmp_path):
+    rng, path = np.random.default_rng(0), str(tmp_path / "l.db")
+    table = {"a": rng.choice(["0", "1"], 4000), "v": rng.uniform(0, 10, 4000)}
+    account = dp.Ledger(path).create("people", epsilon=2.0, delta=1e-6)
+
+    def start():
+        budget = dp.Budget(2.0, 1e-6)
+        return dp.QueryEngine(TINY, table, budget, ledger=path, account="people", method="warm", check=0)
+
+    first, again = start(), start()
+    assert first.schema["v"].values is not None
+    assert again.schema == first.schema
+    assert len(again.synthetic(5)["a"]) == 5
+    account.freeze(reason="an audit")
+    with pytest.raises(AccountNotOpen, match="frozen"):
+        again.synthetic(5)
+
+
+ROWS = np.random.default_rng(1).uniform(-1, 1, (200, 2))
+LABELS = (ROWS[:, 0] > 0).astype(int)
+
+
+def search(**settings):
+    model = dp.PrivateLogisticRegression(epsilon=1.0, bounds=(-1, 1), classes=(0, 1), n_iter=2, check=0)
+    return dp.private_tune(model, {"l2": [0.0, 0.1]}, ROWS, LABELS, n_trials=3.0, random_state=2, **settings)
+
+
+def test_a_fit_of_a_search_that_is_not_the_paid_one_is_not_released(monkeypatch):
+    fit = tune.fit_silently
+    monkeypatch.setattr(tune, "fit_silently", lambda model, *train: fit(model.set_params(n_iter=3), *train))
+    with pytest.raises(RuntimeError, match="nothing is released"):
+        search()
+
+
+def test_warnings_do_not_tell_how_many_fits_a_search_made(monkeypatch):
+    fit = tune.fit_silently
+
+    def warn_and_fit(model, *train):
+        warnings.warn("one of many", UserWarning, stacklevel=1)
+        fit(model, *train)
+
+    monkeypatch.setattr(tune, "fit_silently", warn_and_fit)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        search()
+    assert not [each for each in caught if "one of many" in str(each.message)]
+
+
+def test_a_noisy_score_is_published_within_its_range(monkeypatch):
+    monkeypatch.setattr(Accuracy, "value", lambda self, totals, n: 1.7)
+    assert search().score == 1.0
