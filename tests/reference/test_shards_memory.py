@@ -32,11 +32,18 @@ source, bound = open_source(folder, constant=2**14), ResidualBound(2**20, 2**20)
 source.sum(GradientSum(Logistic(), np.ones(21), bound))  # compiles
 before = anonymous()
 source.sum(GradientSum(Logistic(), np.ones(21), bound))
+grown = anonymous() - before
+
+def follow():
+    followed = source.follow(Logistic(), 1)
+    followed.add(3, 2**20)
+    followed.scores(2.0**-44, bound)
+    return followed
+
+follow()  # compiles, which takes memory where nothing is in the cache
 after = anonymous()
-followed = source.follow(Logistic(), 1)
-followed.add(3, 2**20)
-followed.scores(2.0**-44, bound)
-print(source.n, after - before, anonymous() - after)
+followed = follow()
+print(source.n, grown, anonymous() - after)
 """
 
 
