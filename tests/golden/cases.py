@@ -205,6 +205,8 @@ for variant, more in {
     "shapes": BENT,
     "interval": {**BENT, "interactions": "none", "uncertainty": 0.2},
     "monotone": {**BENT, "monotone": {0: 1, 1: -1}},
+    "selected columns": {"knots": 5, "epsilon": 8.0, "selected_columns": 2},
+    "selected pairs": {**BENT, "interactions": 3},
 }.items():
     add(
         f"Additive numbers {variant}",
@@ -217,6 +219,8 @@ settings = {
     "categories": {"sex": ["f", "m"]},
     "classes": (0, 1),
 }
+few = {**COMMON, "classes": (0, 1), "knots": 5, "epsilon": 8.0, "selected_columns": 2}
+add("Additive labels selected columns", partial(fitted, estimator("AdditiveClassifier", **few), A, TWO))
 add("Additive labels table", partial(fitted, estimator("AdditiveClassifier", **settings), TABLE, TWO))
 for solver_name in SOLVER_NAMES.split():
     for regressor in ("LinearRegression", "Lasso"):
