@@ -2,6 +2,7 @@
 
 import random
 import re
+import resource
 import signal
 import sys
 import time
@@ -13,8 +14,10 @@ from targets import NUMBER, SECRET, Target
 from dpcvx.errors import DpcvxError
 
 LONGEST = 5.0  # seconds of processor time, ample for one that shares its processor with others
+MOST = 2**29  # bytes of memory beyond the most that was used before
 # What no reader of a file or a request does.
 FORBIDDEN = ("os.system", "os.exec", "os.posix_spawn", "subprocess.Popen", "socket.connect")
+EVERY = ("slow", "takes too much memory")  # reported whatever the outcome is
 VARYING = re.compile(r"[0-9.]+|'[^']*'")
 _happened: list[str] = []
 
@@ -36,6 +39,11 @@ def _watch() -> None:
         sys.addaudithook(lambda event, _: _happened.append(event) if event in FORBIDDEN else None)
 
 
+def _memory() -> int:
+    """Most bytes of memory that this process has used."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
 def _hang(*_: object) -> None:
     raise TimeoutError
 
@@ -43,7 +51,7 @@ def _hang(*_: object) -> None:
 def outcome(target: Target, content: bytes) -> tuple[str, str | None]:
     """Read one input; return the kind of its outcome, and what was wrong, or None."""
     _happened.clear()
-    began, problem, said = time.process_time(), None, []
+    began, used, problem, said = time.process_time(), _memory(), None, []
     signal.signal(signal.SIGVTALRM, _hang)
     signal.setitimer(signal.ITIMER_VIRTUAL, LONGEST)
     try:
@@ -66,6 +74,8 @@ def outcome(target: Target, content: bytes) -> tuple[str, str | None]:
         problem = f"ran {_happened[0]}"
     if problem is None and any(secret in text for text in said for secret in (SECRET, NUMBER)):
         problem = "a message repeats a cell"
+    if problem is None and _memory() - used > MOST:
+        problem = "takes too much memory"
     if problem is None and time.process_time() - began > LONGEST / 2:
         problem = "slow"
     return kind, problem
@@ -95,6 +105,6 @@ def _take(target: Target, content: bytes, run: Run) -> bool:
     run.inputs += 1
     new = kind not in run.outcomes
     run.outcomes.add(kind)
-    if problem is not None and (new or kind == "read" or kind == "hang"):
+    if problem is not None and (new or kind == "read" or kind == "hang" or problem in EVERY):
         run.findings.append((problem, content))
     return new

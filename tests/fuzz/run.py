@@ -5,6 +5,7 @@ Writes inputs that did harm into tests/fuzz/corpus, where they stay as examples 
 
 import argparse
 import hashlib
+import resource
 import sys
 from pathlib import Path
 
@@ -12,6 +13,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from fuzzing import fuzz
 from targets import CORPUS, TARGETS
+
+MEMORY = 6 * 2**30  # bytes: an input that takes all of the memory would end the run without a word
 
 
 def main() -> int:
@@ -21,6 +24,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=120.0, help="for each target, at most")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     total, harmed = 0, 0
     for target in TARGETS:
         if options.targets and target.name not in options.targets:

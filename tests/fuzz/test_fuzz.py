@@ -1,6 +1,7 @@
 """A short run of the fuzzer on every kind of input, and the fuzzer itself: it must find planted faults."""
 
 import os
+import resource
 import warnings
 
 import pytest
@@ -53,6 +54,10 @@ def executes(content):
     os.system("true")
 
 
+def swells(content):
+    b"x" * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
 def breaks(content):
     return 1 / 0
 
@@ -64,11 +69,13 @@ def breaks(content):
         (warns, "a message repeats a cell"),
         (loops, "longer than 0.05 s"),
         (executes, "ran os.system"),
+        (swells, "takes too much memory"),
         (breaks, "ZeroDivisionError: division by zero"),
     ],
 )
 def test_the_fuzzer_sees_each_kind_of_harm(read, problem, monkeypatch):
     monkeypatch.setattr("fuzzing.LONGEST", 0.05)
+    monkeypatch.setattr("fuzzing.MOST", 2**20)
     planted = Target("planted", lambda: [b"x"], read, changed_bytes)
     run = fuzz(planted, inputs=3, seconds=5, seed=0)
     assert [found for found, _ in run.findings][:1] == [problem]

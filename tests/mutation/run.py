@@ -2,10 +2,10 @@
 
     python tests/mutation/run.py MAP [--each 95] [--seed 1] [--part 0/2] [--seconds 540] [--again]
 
-`MAP`: folder that `record.py` wrote. Results are kept in tests/mutation/results after each change, so that a
-run can go on; `--again` runs those that survived once more. Functions are changed in a child of a process
-that has collected all tests. Constants of modules and compiled kernels need an import of their own, in the
-copy of the tree that planted faults use too.
+`MAP`: folder that `record.py` wrote. Results are appended to a file in tests/mutation/results after each
+change, so that a run can go on; `--again` runs those that survived once more. Functions are changed in a
+child of a process that has collected all tests. Constants of modules and compiled kernels need an import of
+their own, in the copy of the tree that planted faults use too.
 """
 
 from __future__ import annotations
@@ -102,13 +102,14 @@ class Map:
 
 
 class Kept:
-    """Results of one part, on disk after each change."""
+    """Results of one part, one line of JSON for each run of a change; the last line of a change counts."""
 
     def __init__(self, place: Path, allowed: float) -> None:
         self._place = place
         self._until = time.monotonic() + allowed
         place.parent.mkdir(exist_ok=True)
-        self.found = json.loads(place.read_text()) if place.exists() else {}
+        lines = place.read_text().splitlines() if place.exists() else []
+        self.found = {found["key"]: found for found in map(json.loads, lines)}
 
     def is_late(self) -> bool:
         """Whether the allowed time is over."""
@@ -118,9 +119,12 @@ class Kept:
         """Store an outcome."""
         word = "killed" if outcome.caught else "survived" if tests else "no test"
         source = (SOURCE / mutant.file).read_text().splitlines()[mutant.line - 1].strip()
-        found = {**asdict(mutant), "source": source, "outcome": word, "by": outcome.by, "tests": tests}
+        first = self.found.get(key(mutant), {}).get("first", word)
+        found = {"key": key(mutant), **asdict(mutant), "source": source}
+        found |= {"outcome": word, "first": first, "by": outcome.by, "tests": tests}
         self.found[key(mutant)] = found
-        self._place.write_text(json.dumps(self.found, indent=1, ensure_ascii=False) + "\n")
+        with self._place.open("a") as file:
+            print(json.dumps(found, ensure_ascii=False), file=file)
         line = f"{word:8} {outcome.seconds:5.1f} s  {mutant.line} {mutant.name}  [{outcome.by}]"
         print(line, file=sys.__stderr__, flush=True)
 
@@ -142,11 +146,12 @@ def main() -> int:
     options.add_argument("--limit", type=float, default=LIMIT, help="seconds of tests for one change")
     options.add_argument("--fresh", action="store_true", help="only those that need an import of their own")
     options.add_argument("--live", action="store_true", help="only the others")
+    options.add_argument("--results", type=Path, help="file of results")
     given = options.parse_args()
     use_this_tree()
     part, parts = map(int, given.part.split("/"))
     tests_of = Map(given.map)
-    kept = Kept(RESULTS / f"{given.seed}_{part}.json", given.seconds)
+    kept = Kept(given.results or RESULTS / f"{given.seed}_{part}.jsonl", given.seconds)
     live, fresh = {}, {}
     for mutant in sample(given.each, given.seed)[part::parts]:
         before = kept.found.get(key(mutant), {}).get("outcome")

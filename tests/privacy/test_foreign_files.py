@@ -95,6 +95,50 @@ def test_value_labels_are_levels_and_missing_codes_are_missing(tmp_path):
     assert schema.columns["sex"].levels == ("woman", "man")
 
 
+@pytest.mark.parametrize(
+    ("ending", "place", "size"), [(".sav", 80, 4), (".dta", None, 8)], ids=["SPSS", "Stata"]
+)
+def test_rows_that_a_file_has_no_room_for_are_not_allocated(ending, place, size, tmp_path, monkeypatch):
+    """Files of 800 bytes that declare 500 million rows took all of the memory: the fuzzer was killed."""
+    path = tmp_path / f"people{ending}"
+    write = pyreadstat.write_sav if ending == ".sav" else pyreadstat.write_dta
+    write(pd.DataFrame({"age": [1.0, 2.0], "wage": [3.0, 4.0]}), str(path))
+    content = bytearray(path.read_bytes())
+    place = content.index(b"<N>") + 3 if place is None else place
+    content[place : place + size] = (2**29).to_bytes(size, "little")
+    path.write_bytes(content)
+    reader = "read_sav" if ending == ".sav" else "read_dta"
+    read = getattr(pyreadstat, reader)
+    assert read(path, metadataonly=True)[1].number_rows == 2**29
+
+    def only_header(*given, **named):
+        assert named.get("metadataonly"), "the rows are allocated"
+        return read(*given, **named)
+
+    monkeypatch.setattr(pyreadstat, reader, only_header)
+    for open_ in (open_table, read_header):
+        with pytest.raises(Unreadable, match="damaged"):
+            open_(path)
+
+
+def test_many_rows_in_few_bytes_are_read(tmp_path):
+    path = tmp_path / "people.zsav"
+    pyreadstat.write_sav(pd.DataFrame({"wage": np.full(50_000, 3.0)}), str(path), compress=True)
+    assert path.stat().st_size < 5_000
+    assert open_table(path).read(["wage"], [])[0]["wage"].to_pylist() == [3.0] * 50_000
+
+
+def test_a_column_of_a_name_that_is_taken_is_refused_and_one_that_ends_so_is_read(tmp_path):
+    path = tmp_path / "people.sav"
+    pyreadstat.write_sav(pd.DataFrame({"age": [1.0], "bge": [2.0]}), str(path))
+    path.write_bytes(path.read_bytes().replace(b"bge", b"age"))
+    for open_ in (open_table, read_header):
+        with pytest.raises(WrongValue, match="more than once"):
+            open_(path)
+    pyreadstat.write_sav(pd.DataFrame({"age": [1.0], "age_duplicated1": [2.0]}), str(path))
+    assert open_table(path).read(["age_duplicated1"], [])[0]["age_duplicated1"].to_pylist() == [2.0]
+
+
 def test_values_that_spss_declares_as_missing_are_no_levels(tmp_path):
     path = tmp_path / "people.sav"
     frame = pd.DataFrame({"sex": [1.0, 2.0, 9.0]})

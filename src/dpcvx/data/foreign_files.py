@@ -36,6 +36,9 @@ SPSS_ENCODING = re.compile(
     re.DOTALL | re.ASCII,
 )
 SPSS_RECORDS = re.compile(rb"\xe7\x03\0{6}|\0\0\x03\xe7\0{4}")  # end of the dictionary: cells follow
+RENAMED = re.compile(r".*_duplicated\d+", re.DOTALL)  # what the reader calls columns of a name that is taken
+# Rows per byte of a file, at most: a row takes a byte or more, and zlib saves at most 1,032 bytes in one.
+ROWS_IN_A_BYTE = {".zsav": 1032}
 
 Moment = Callable[[float], datetime.datetime]
 
@@ -141,8 +144,9 @@ def _columns(path: Path) -> tuple[dict[str, _Column], Callable[[Any], Any]]:
     with _reading(path, "pyreadstat") as package:
         reader = _reader(package, path)
         _, meta = reader(path, metadataonly=True, encoding=BYTES, output_format="dict")
+        _require_room(path, meta)
         decode = _decoder(_encoding(package, reader, path))
-        found = [(decode(place), place) for place in meta.column_names]
+        found = [(decode(_own_name(reader, path, place)), place) for place in meta.column_names]
         missing = _declared_missing(reader, path)
         columns = {
             name: _Column(
@@ -159,6 +163,27 @@ def _columns(path: Path) -> tuple[dict[str, _Column], Callable[[Any], Any]]:
         }
     check_names([name for name, _ in found])
     return columns, decode
+
+
+def _require_room(path: Path, meta: Any) -> None:
+    """Refuse a header that declares more rows than the file can hold, before the reader allocates them all.
+
+    Columns without a name are refused too.
+    """
+    rows = ROWS_IN_A_BYTE.get(path.suffix.lower(), 1) * path.stat().st_size
+    if (meta.number_rows or 0) > rows or not all(isinstance(place, str) for place in meta.column_names):
+        raise Unreadable(f"The header of {path} is damaged.")
+
+
+def _own_name(reader: Any, path: Path, place: str) -> str:
+    """Return the name of a column in the file: the reader renames a second one of the same name.
+
+    By its new name it does not find such a column.
+    """
+    if not RENAMED.fullmatch(place):
+        return place
+    raw, _ = reader(path, metadataonly=True, usecols=[place], encoding=BYTES, output_format="dict")
+    return place if raw else place.rpartition("_duplicated")[0]
 
 
 def _reader(package: Any, path: Path) -> Any:
