@@ -435,11 +435,12 @@ class Trial:
         self.outside.path = self.place / "released"
         written = [k for k, call in enumerate(calls) if not call.path.endswith("/released")]
         places = {written[round(each)] for each in np.linspace(0, len(written) - 1, min(most, len(written)))}
+        places.add(len(calls) - 1)  # everything is told, and nothing may be lost
         for k, call in enumerate(calls):
             if call.path.endswith("/released"):
                 told += call.data
-                continue
-            model.apply(call)
+            else:
+                model.apply(call)
             for kept in (0, 0.5, 1) if k in places else ():
                 rng = random.Random(f"{k} {kept}")
                 self.begin(files=False)

@@ -11,6 +11,7 @@ from typing import Any
 import typer
 
 from dpcvx.errors import DpcvxError, Unreadable, WrongValue
+from dpcvx.whole_files import replace_file
 
 __all__ = ["Stopped", "check_new", "check_writable", "print_json", "write", "write_folder"]
 
@@ -39,8 +40,6 @@ def check_new(path: Path, *, force: bool) -> None:
 
 def write(path: Path, write_to: Callable[[Path], Any]) -> None:
     """Write a file completely or not at all; report a failure in one sentence."""
-    from dpcvx.data.whole_files import replace_file  # its package takes longer to import than --help may
-
     write_folder(path, lambda path: replace_file(path, write_to))
 
 

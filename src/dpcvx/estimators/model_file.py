@@ -20,13 +20,13 @@ from dpcvx.data.levels import DeclaredLevels
 from dpcvx.data.row_map import RowMap
 from dpcvx.data.table import Levels, feature_counts
 from dpcvx.data.table_schema import TableSchema
-from dpcvx.data.whole_files import replace_file
 from dpcvx.domains import set_functions as submodular
 from dpcvx.errors import WrongType, WrongValue
 from dpcvx.estimators.data_check import DataCheck
 from dpcvx.estimators.registry import ESTIMATORS, ROW_ESTIMATORS, estimator_class
 from dpcvx.plans.statement import PrivacyStatement
 from dpcvx.plans.uncertainty import COVARIANCES, NONROBUST, Goodness, Uncertainty
+from dpcvx.whole_files import replace_file
 
 __all__ = ["load", "save"]
 

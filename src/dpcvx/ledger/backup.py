@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from dpcvx.errors import Incompatible, Unreadable
 from dpcvx.ledger.database import PRIVATE_TABLES, file_exists
+from dpcvx.whole_files import sync_folder
 
 __all__ = ["copy_ledger"]
 
@@ -46,6 +47,7 @@ def copy_ledger(url: str, path: Path) -> None:
         with part.open("rb+") as written:
             os.fsync(written.fileno())
         os.replace(part, path)
+        sync_folder(path.parent)
     except sqlite3.Error as problem:
         raise Unreadable(f"The ledger could not be copied to {path}: {type(problem).__name__}.") from None
     finally:

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from dpcvx.errors import LedgerUnavailable
 from dpcvx.ledger.database import file_exists, preparing, reading
+from dpcvx.whole_files import sync_folder
 
 __all__ = ["Head", "Witness", "witness_at"]
 
@@ -70,7 +71,7 @@ class FileWitness:
         finally:
             os.close(file)
         if new:
-            _sync_folder(self.path.parent)
+            sync_folder(self.path.parent)
 
     def latest(self, identity: str) -> Head | None:
         """Return the largest of the last heads; processes may append a little out of order."""
@@ -88,17 +89,6 @@ class FileWitness:
         if not self.path.exists():
             return ()
         return _heads(self.path.read_text(encoding="ascii", errors="replace"))
-
-
-def _sync_folder(folder: Path) -> None:
-    """Write the folder's entry of a new file to the disk."""
-    if os.name != "posix":
-        return
-    opened = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
 
 
 _LINE = re.compile(r"^([0-9a-f]{32}) ([0-9]+) ([0-9a-f]{64})$", re.MULTILINE)  # a line cut in two is none

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from dpcvx.arrays import Vector
-from dpcvx.data.whole_files import replace_file
 from dpcvx.errors import WrongValue
 from dpcvx.queries.schema import Binned, Schema
 from dpcvx.queries.universe import Universe
+from dpcvx.whole_files import replace_file
 
 if TYPE_CHECKING:
     from dpcvx.noise import Generator

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpcvx.data.whole_files import replace_file
 from dpcvx.errors import WrongValue
 from dpcvx.report.html import Section, html_report
+from dpcvx.whole_files import replace_file
 from dpcvx.words import quantity
 
 if TYPE_CHECKING:

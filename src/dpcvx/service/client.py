@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from dpcvx.errors import DpcvxError, NotInstalled, WrongType, WrongValue
+from dpcvx.whole_files import replace_file
 
 if TYPE_CHECKING:
     import httpx
@@ -157,7 +158,6 @@ class Client:
         kind = path.suffix.removeprefix(".")
         if kind not in ("csv", "parquet"):
             raise WrongValue(f"{path} must end in .csv or .parquet, to say what it is.")
-        from dpcvx.data.whole_files import replace_file
         from dpcvx.queries import statement_path
 
         response = self._request("GET", "/synthetic", params={"rows": rows, "format": kind})

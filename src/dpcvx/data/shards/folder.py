@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx.data.threads import cores
-from dpcvx.data.whole_files import sync_folder
 from dpcvx.errors import ShardsDamaged, StoreUnavailable
+from dpcvx.whole_files import sync_folder
 from dpcvx.words import quantity
 
 __all__ = ["Manifest", "Shard", "Store"]
