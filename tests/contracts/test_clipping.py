@@ -7,9 +7,9 @@ import pytest
 from scipy.optimize import minimize_scalar
 
 import dpcvx as dp
-from dpcvx.accounting import Tight
+from dpcvx.accounting import Tight, gaussian_mu
 from dpcvx.losses import ClippedLogistic, Logistic
-from dpcvx.planning.planner import default_clip, plan, standardisation_pays
+from dpcvx.planning.planner import classes_room, default_clip, plan, standardisation_pays
 from dpcvx.queries.measuring import Measurer
 from dpcvx.solvers import NoisyGradientDescent, ObjectivePerturbation
 from dpcvx.solvers.typical_data import inflation
@@ -23,17 +23,27 @@ def problem(loss, outputs=1):
 
 @pytest.mark.parametrize(
     ("loss", "outputs", "clip"),
-    [
-        (Logistic(), 1, 0.5),
-        (dp.Softmax(), 3, 1.2 * math.sqrt(2 / 3)),
-        (dp.SmoothHinge(), 1, None),
-        (dp.Huber(1.0), 1, None),
-        (dp.Squared(), 1, 1.0),
-    ],
+    [(Logistic(), 1, 0.5), (dp.SmoothHinge(), 1, None), (dp.Huber(1.0), 1, None), (dp.Squared(), 1, 1.0)],
     ids=repr,
 )
-def test_slopes_are_clipped_at_or_a_fifth_above_those_of_theta_0(loss, outputs, clip):
+def test_slopes_are_clipped_at_those_of_theta_0(loss, outputs, clip):
     assert default_clip(problem(loss, outputs), 5000, BUDGET) == pytest.approx(clip)
+
+
+def test_slopes_of_several_classes_are_clipped_the_earlier_the_fewer_records_there_are():
+    mu = gaussian_mu(BUDGET.epsilon, BUDGET.delta)
+    sizes = [round(share * 60 / mu) for share in (0.1, 2.5, 2.5 * math.sqrt(10), 25, 250)]
+    clips = [default_clip(problem(dp.Softmax(), 3), n, BUDGET) for n in sizes]
+    rooms = [0.6, 0.6, math.sqrt(0.6 * 1.2), 1.2, 1.2]
+    assert clips == pytest.approx([room * math.sqrt(2 / 3) for room in rooms], rel=1e-2)
+
+
+def test_a_person_with_several_rows_counts_as_one_record_of_several_classes():
+    alone, several = (
+        classes_room(problem(dp.Softmax(), 3), rows * 1000, dp.Budget(1.0, 1e-6, unit="person", rows=rows))
+        for rows in (1, 5)
+    )
+    assert several == pytest.approx(alone)
 
 
 def test_nothing_is_clipped_where_there_is_hardly_any_noise_to_save():

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import warnings
 
 import numpy as np
@@ -138,6 +139,45 @@ def test_the_statement_says_what_was_measured():
     plain = linear_model(standardize=False)[0]
     assert plain.privacy_statement_.public["standardized"] is False
     np.testing.assert_allclose(plain.predict(X[:5]), X[:5] @ plain.coef_ + plain.intercept_)
+
+
+def three_classes(n, epsilon, **settings):
+    """Return a fit of three classes to wide bounds, and rows of the first column's sign and zero."""
+    rng = np.random.default_rng(1)
+    y = rng.choice(3, n)
+    X = 0.5 * rng.standard_normal((n, 6))
+    X[:, :3] += np.eye(3)[y]
+    model = dp.PrivateLogisticRegression(
+        epsilon=epsilon, bounds=(-8, 8), classes=(0, 1, 2), random_state=0, **settings
+    )
+    return model.fit(X, y), X, y
+
+
+def test_columns_of_several_classes_are_standardised_with_a_clip_for_classes():
+    model, X, y = three_classes(3000, 1.0)
+    assert isinstance(model.plan_.solver, Standardised)
+    assert model.plan_.solver.clip < math.sqrt(2)  # slopes of softmax have no larger norm
+    plain, _, _ = three_classes(3000, 1.0, standardize=False)
+    right, without = (np.mean(each.predict(X) == y) for each in (model, plain))
+    assert right > without + 0.1
+
+
+def test_rows_of_several_classes_are_short_where_columns_are_not_standardised():
+    model, _, _ = three_classes(1500, 0.1)
+    assert not isinstance(model.plan_.solver, Standardised)
+    problem = model.plan_.problem
+    assert problem.row_norm == pytest.approx(math.hypot(0.3 * math.sqrt(6), 0.3))
+    clip = model.plan_.solver.clip
+    assert model.plan_.stages[0].mechanism.sensitivity == pytest.approx(
+        2 * clip * problem.row_norm / 1500, rel=1e-3
+    )
+    assert f"shrunk to l2 norm {problem.row_norm:.4g}" in str(model.privacy_statement_)
+    for settings in ({"standardize": False}, {"radius": 5.0}):
+        fixed, _, _ = three_classes(1500, 0.1, **settings)
+        assert fixed.plan_.problem.bounds.x_2 is None
+        assert "shrunk" not in str(fixed.privacy_statement_)
+    without, _, _ = three_classes(1500, 0.1, fit_intercept=False)
+    assert without.plan_.problem.row_norm == pytest.approx(0.3 * math.sqrt(6))
 
 
 @pytest.mark.long

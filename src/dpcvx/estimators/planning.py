@@ -71,6 +71,7 @@ PHASES: tuple[float, ...] = default("estimators.planning.PHASES")
 CLASSIFIER_INTERCEPT: float = default("estimators.planning.CLASSIFIER_INTERCEPT")
 INTERCEPT_BESIDE_UNIT_ROWS: float = default("estimators.planning.INTERCEPT_BESIDE_UNIT_ROWS")
 ROWS_MARGIN: float = default("estimators.planning.ROWS_MARGIN")
+CLASS_ROWS: tuple[float, float] = default("estimators.planning.CLASS_ROWS")
 
 HIDDEN_ERRORS = (
     "the standard errors will probably say nothing: noise hides the curvature of usual records in most "
@@ -207,6 +208,8 @@ class Planning(Parameters):
         if self._is_free and self.standardize == "auto" and not (declared or by_columns):
             pooled = pooled_stages(n, maps, dataset, budget)
         standardize = standardize and not pooled
+        if not (standardize or dataset.table.sparse or stated.data_norm):
+            problem, intercept = self._with_short_rows(problem, intercept)
         # How full compressed rows are is private; their time and memory are told for usual ones.
         density = min(1.0, USUAL_CELLS / problem.d) if dataset.table.sparse else 1.0
         redundant = _redundant(columns, intercept)
@@ -339,6 +342,20 @@ class Planning(Parameters):
         few = self.solver == "auto" and not has_enough_records(n, budget, SELECTING)
         ball = problem.is_round or (few and isinstance(problem.domain, HasL1Radius))
         return ball and problem.loss.affine and not self.uncertainty
+
+    def _with_short_rows(self, problem: Problem, intercept: float) -> tuple[Problem, float]:
+        """Return the problem of several classes whose rows are shrunk to a usual norm, and its intercept.
+
+        The noise is for rows of that norm. Where all rows are longer, each record has the same weight, and
+        the noise is that of longer rows with the same signal. The constant feature is not shrunk.
+        """
+        if not (self._is_free and problem.is_round and problem.loss.joint) or self.uncertainty:
+            return problem, intercept
+        intercept = min(intercept, CLASS_ROWS[1])
+        rows = math.sqrt(max(problem.row_norm**2 - INTERCEPT**2 * (intercept > 0), 0.0))
+        norm = math.nextafter(math.hypot(CLASS_ROWS[0] * rows, intercept), math.inf)
+        bounds = dataclasses.replace(problem.bounds, x_2=norm)
+        return dataclasses.replace(problem, bounds=bounds), intercept
 
     def _ridge(self, domain: Domain) -> float:
         """Weight of the ridge in scaled units."""

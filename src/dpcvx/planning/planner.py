@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dpcvx.accounting import Accountant, Budget, Tight
+from dpcvx.accounting import Accountant, Budget, Tight, gaussian_mu
 from dpcvx.domains import HasCoordinateVertices, HasMirrorMap, HasProjection, HasVertices
 from dpcvx.domains.mirror import Euclidean
 from dpcvx.errors import Incompatible, NotAccountable, WrongValue
@@ -35,7 +35,9 @@ from dpcvx.solvers.scaled_target import can_be_scaled
 RIDGE_SHARE: float = default("planning.planner.RIDGE_SHARE")
 LEAST_GAIN: float = default("planning.planner.LEAST_GAIN")
 MEAN_NOISE: float = default("planning.planner.MEAN_NOISE")
-CLIP_ROOM: tuple[float, float] = default("planning.planner.CLIP_ROOM")
+CLIP_ROOM: float = default("planning.planner.CLIP_ROOM")
+CLASSES_ROOM: tuple[float, float] = default("planning.planner.CLASSES_ROOM")
+CLASSES_RECORDS: tuple[float, float] = default("planning.planner.CLASSES_RECORDS")
 CLIP_COST: float = default("planning.planner.CLIP_COST")
 FEWEST_SELECTED_FROM: int = default("planning.planner.FEWEST_SELECTED_FROM")
 
@@ -84,8 +86,9 @@ def default_clip(problem: Problem, n: int, budget: Budget) -> float | None:
     At theta = 0 every slope of logistic loss is 1/2, and 1 is that of a record which the model is wholly
     wrong about: noise for the few is paid by all. Clipped at 1/2 the noise is half of what it was, and
     records that the model gives odds against pull alike. Scores grow by a known factor, which
-    classifiers take back (`typical_data.inflation`). Softmax of K scores is clipped at 1.2 sqrt(1 - 1/K) in
-    l2 norm instead of sqrt(2); its scores grow by 9 % for three classes and less for more, and are left so.
+    classifiers take back (`typical_data.inflation`). Softmax of K scores is clipped at c sqrt(1 - 1/K) in
+    l2 norm instead of sqrt(2), with c between 0.6 and 1.2 (`classes_room`). With 1.2 its scores grow by 9 %
+    for three classes and less for more, and are left so.
     """
     C = problem.domain
     # There is no prediction without a set, and one without 0 fixes the size of scores itself.
@@ -93,12 +96,29 @@ def default_clip(problem: Problem, n: int, budget: Budget) -> float | None:
     if not log_odds or C is None or not C.contains(np.zeros(problem.shape)):
         return residual_clip(problem)
     slopes = problem.loss.grad(np.zeros((1, problem.outputs)), np.ones(1))
-    clip = CLIP_ROOM[problem.loss.joint] * float(np.linalg.norm(slopes))
+    room = classes_room(problem, n, budget) if problem.loss.joint else CLIP_ROOM
+    clip = room * float(np.linalg.norm(slopes))
     whole, clipped = (
         sum(NoisyGradientDescent(clip=each).predict(problem, n, budget)) for each in (None, clip)
     )
     # A bound that promises nothing cannot tell the two apart: less noise is better then.
     return clip if whole - clipped > CLIP_COST or whole >= problem.loss_at_zero else None
+
+
+def classes_room(problem: Problem, n: int, budget: Budget) -> float:
+    """Return the clip of slopes of several classes, over their size at theta = 0.
+
+    It is 0.6 where n mu is below 2.5 for each coefficient, and grows with the power 0.3 of it to 1.2 at 25:
+    with few records the noise costs more than the bias of clipped slopes.
+    """
+    least, most = CLASSES_ROOM
+    few, many = CLASSES_RECORDS
+    if budget.delta == 0:
+        return most
+    records = n * gaussian_mu(budget.epsilon, budget.delta) / budget.neighbours.rows
+    power = math.log(most / least) / math.log(many / few)
+    room: float = least * (records / problem.size / few) ** power
+    return min(max(room, least), most)
 
 
 def automatic(problem: Problem) -> tuple[type[Any], ...]:
@@ -143,7 +163,7 @@ def standardisation_pays(problem: Problem, n: int, budget: Budget) -> bool:
     They are where the noise on a mean is at most a quarter of the largest value of a feature, in Euclidean
     balls and, for regressions, in l1 balls and for several targets.
     """
-    several = problem.outputs > 1 and problem.loss.target != "labels"  # targets of a regression
+    several = problem.outputs > 1 and problem.loss.link == "identity"  # targets of a regression
     if several and not can_be_scaled(problem):
         return False
     round_or_sparse = problem.is_round or (

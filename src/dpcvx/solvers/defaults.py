@@ -320,10 +320,15 @@ _LISTED = (
     Default("planning.planner.MEAN_NOISE", 0.25,
             "of the largest value of a feature: with more noise on a mean, standardisation does not pay",
             "benchmarks/accuracy.py", predicts=False),
-    Default("planning.planner.CLIP_ROOM", (1.0, 1.2),
-            "slopes of logistic losses are clipped at this many times their size at theta = 0: those of two "
-            "classes, and those of more, whose scores are not divided by a factor afterwards",
+    Default("planning.planner.CLIP_ROOM", 1.0,
+            "slopes of logistic loss of two classes are clipped at this many times their size at theta = 0",
             "benchmarks/accuracy.py"),
+    Default("planning.planner.CLASSES_ROOM", (0.6, 1.2),
+            "the same for more classes, whose scores are not divided by a factor afterwards: least and most",
+            "benchmarks/classes.py", predicts=False),
+    Default("planning.planner.CLASSES_RECORDS", (2.5, 25.0),
+            "n mu for each coefficient up to which the least is taken, and from which the most is",
+            "benchmarks/classes.py", predicts=False),
     Default("planning.planner.CLIP_COST", 0.001,
             "predicted excess risk that clipping must save; where it saves less, log-losses were larger with "
             "it by 0.0007 on the development list", "benchmarks/accuracy.py", predicts=False),
@@ -405,6 +410,9 @@ _LISTED = (
             "expected curvature of models of ordered levels and hazards, over that which noise hides, below "
             "which a fit with standard errors warns: noise hid a direction in 9 of 10 cells below it, on six "
             "tables at epsilon 4, 8 and 16", "benchmarks/row_models.py", predicts=False),
+    Default("estimators.planning.CLASS_ROWS", (0.3, 0.3),
+            "of several classes, where columns are not standardised: norm of rows over that of their bounds, "
+            "and value of the constant feature", "benchmarks/classes.py", predicts=False),
     Default("estimators.planning.INTERCEPT_BESIDE_UNIT_ROWS", 0.5,
             "beside rows of norm 1 a constant feature of 1 adds 41 % to the norm and so to the noise, one "
             "of 0.5 adds 12 %", "benchmarks/accuracy.py", predicts=False),

@@ -188,9 +188,12 @@ def residual_deviations(problem: Problem, n: int, budget: Budget) -> float:
 def joint_clip(problem: Problem, residual: float) -> float | None:
     """Return the clip of the norm of K scaled residuals; None for one target, which the loss clips.
 
-    `residual`: clip in standard deviations of a target, as a root mean square over the targets.
+    It is None for classes too, whose slopes have no units. `residual`: clip in standard deviations of a
+    target, as a root mean square over the targets.
     """
-    return None if problem.outputs == 1 else residual * math.sqrt(problem.outputs) / UNIT
+    if problem.outputs == 1 or problem.loss.link != "identity":
+        return None
+    return residual * math.sqrt(problem.outputs) / UNIT
 
 
 def has_enough_records(n: int, budget: Budget, least: float = ENOUGH, outputs: int = 1) -> bool:
