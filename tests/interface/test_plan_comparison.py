@@ -262,3 +262,10 @@ def test_a_prediction_does_not_depend_on_the_plans_that_were_made_before_it():
     # With 0.8 of the budget on the Hessian the loop, which is that of share 0, has noise of its own.
     assert in_order((0, 0.8)) == in_order((0.8, 0))
     assert in_order((0, 0.8))[0] != in_order((0, 0.8))[0.8]
+
+
+def test_a_plan_of_records_is_refused_with_the_right_call():
+    X = np.zeros((5, 2))
+    model = dp.PrivateLogisticRegression(epsilon=1.0, bounds=(-1, 1), classes=(0, 1))
+    with pytest.raises(dp.errors.WrongType, match="reads no records"):
+        model.plan(X, np.zeros(5))

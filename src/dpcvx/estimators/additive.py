@@ -13,8 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from dpcvx.accounting import Accountant, Budget, Tight
-from dpcvx.arrays import Vector
+from dpcvx.accounting import Budget, Tight
 from dpcvx.data import AdditiveBasis, Dataset
 from dpcvx.data.columns import Columns
 from dpcvx.data.declarations import Declarations
@@ -51,7 +50,7 @@ from dpcvx.planning.additive import (
 from dpcvx.planning.planner import default_clip
 from dpcvx.plans import Plan, Release, Solver
 from dpcvx.problem import Problem
-from dpcvx.solvers import NoisyGradientDescent, Standardised, with_fewer_steps
+from dpcvx.solvers import NoisyGradientDescent, Standardised
 from dpcvx.solvers.standardised import REACH
 from dpcvx.solvers.typical_data import inflation
 from dpcvx.words import is_number, quantity, show
@@ -296,26 +295,6 @@ class AdditiveModel(LinearModel):
         given = None if self.n_iter is None else int(self.n_iter)
         descent = NoisyGradientDescent(given, clip=clip)
         return (descent.plan(ball, n, budget, Tight()).solver,)
-
-    def _choose(
-        self,
-        problem: Problem,
-        n: int,
-        budget: Budget,
-        candidates: tuple[Solver, ...],
-        accountant: Accountant,
-        *,
-        density: float,
-        redundant: Vector | None,
-    ) -> Plan:
-        """Plan the best of the candidates; on the many features of a basis, descent with fewer steps."""
-        if self.solver == "auto" and not self.uncertainty:
-            # Objective perturbation is predicted to be worse there, and its plan takes a tenth of a second.
-            descents = (with_fewer_steps(solver, n) for solver in candidates)
-            candidates = tuple(solver for solver in descents if solver is not None) or candidates
-        return super()._choose(
-            problem, n, budget, candidates, accountant, density=density, redundant=redundant
-        )
 
     def _knot_count(self, n: int, budget: Budget, columns: Columns) -> int:
         given = self.knots

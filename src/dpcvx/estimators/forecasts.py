@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ from sklearn.base import clone
 
 from dpcvx.accounting import REPLACE_ONE, WEIGHT, Neighbours
 from dpcvx.data.dataset import Dataset, InMemory
-from dpcvx.errors import Incompatible, WrongValue
+from dpcvx.errors import Incompatible, WrongType, WrongValue
 from dpcvx.estimators.planning import FitDeclaration, Planning
 from dpcvx.plans import Plan
 from dpcvx.words import is_number, show
@@ -113,6 +114,11 @@ class Forecasts(Planning):
 
     def _without_records(self, n: int, features: int | Sequence[str], targets: int) -> InMemory:
         """Return a data set of one missing row, which has the columns of a plan's records."""
+        if not (isinstance(n, numbers.Integral) and isinstance(targets, numbers.Integral)):
+            raise WrongType(
+                "A plan reads no records: give their number and that of the columns, or the columns' names, "
+                "such as plan(len(X), X.shape[1])."
+            )
         if min(n, targets, features if isinstance(features, int) else len(features)) < 1:
             raise WrongValue("n, features and targets must be at least 1.")
         X: Any

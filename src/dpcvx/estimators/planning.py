@@ -45,6 +45,7 @@ from dpcvx.solvers import (
     ScaledTarget,
     Standardised,
     configured,
+    with_fewer_steps,
 )
 from dpcvx.solvers.calibrated import Calibrated
 from dpcvx.solvers.defaults import default
@@ -460,6 +461,9 @@ class Planning(Parameters):
         density: float,
         redundant: Vector | None,
     ) -> Plan:
+        if self.solver == "auto" and not self.uncertainty:
+            fewer = (with_fewer_steps(each, n, problem.d) for each in candidates)
+            candidates = tuple(each for each in fewer if each is not None) or candidates
         if self.uncertainty:
             share = float(self.uncertainty)
             bend = largest_bend(problem.d - bool(self.fit_intercept), n, budget, share)

@@ -4,9 +4,9 @@ import dataclasses
 
 from dpcvx.plans import Solver
 from dpcvx.solvers.accelerated_mirror_descent import NoisyAcceleratedMirrorDescent
-from dpcvx.solvers.basis_steps import with_fewer_steps
 from dpcvx.solvers.corrective_frank_wolfe import NoisyCorrectiveFrankWolfe
 from dpcvx.solvers.dual_frank_wolfe import NoisyDualFrankWolfe
+from dpcvx.solvers.few_steps import with_fewer_steps
 from dpcvx.solvers.frank_wolfe import NoisyFrankWolfe
 from dpcvx.solvers.general_frank_wolfe import NoisyGeneralFrankWolfe
 from dpcvx.solvers.gradient_descent import NoisyGradientDescent

@@ -361,18 +361,20 @@ _LISTED = (
             "development list, by 0.03 on average, whichever table is left out; between 300 and 400 they "
             "lost against straight lines in one of two",
             "benchmarks/additive.py", predicts=False),
-    Default("solvers.basis_steps.SETTLED", (12.0, 8.0),
-            "(1 - momentum) T of their descent, in place of 20, and the same for many cells: fewer steps, of "
-            "which each reads several times the features of a linear fit", "benchmarks/additive_speed.py",
-            predicts=False),
-    Default("solvers.basis_steps.STRIDE", 3.0,
-            "largest step of their descent for many cells, times smoothness: with Polyak's momentum it is "
+    Default("solvers.few_steps.SETTLED", (12.0, 8.0),
+            "(1 - momentum) T of a descent on many cells or on the features of a basis, in place of 20, and "
+            "of one on many cells of a basis", "benchmarks/additive_speed.py", predicts=False),
+    Default("solvers.few_steps.STRIDE", 3.0,
+            "largest step of a descent on many cells, times smoothness: with Polyak's momentum it is "
             "stable for rows of mean square below 1.3, and half as many steps go as far. On small tables, "
             "where time does not matter, both together cost about 0.001 of AUC or R^2",
             "benchmarks/additive_speed.py", predicts=False),
-    Default("solvers.basis_steps.MANY_CELLS", 1e7,
-            "records times features from which on the time of a step matters: some 5 ms on one core",
-            "benchmarks/additive_speed.py", predicts=False),
+    Default("solvers.few_steps.MANY_CELLS", 2e6,
+            "records times columns of a linear fit from which on the time of a step matters, some 1 ms on "
+            "one core. Such fits take half the time; no loss could be measured on adult and covtype",
+            "benchmarks/accuracy.py", predicts=False),
+    Default("solvers.few_steps.MANY_BASIS_CELLS", 1e7,
+            "the same of the features of a basis, some 5 ms", "benchmarks/additive_speed.py", predicts=False),
     Default("planning.additive.MOST_PAIRS", 300,
             "products that a default may add; more take long and few of them matter",
             "benchmarks/additive.py", predicts=False),
