@@ -72,7 +72,7 @@ class Teller:
     def measurements_by(self, name):
         return sum(self.branch == "oracle" and key.startswith(f"{name}.") for _, key in self.asked)
 
-    def answer(self, compiled, key=None, asker=None):
+    def answer(self, compiled, key=None, asker=None, record=None):
         query = compiled.description
         self.inside += 1
         self.most_inside = max(self.most_inside, self.inside)

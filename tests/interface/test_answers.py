@@ -232,3 +232,28 @@ def test_a_regression_at_the_edge_of_its_set_or_nearly_separated_says_so():
     assert "Nearly all people at some levels have the same label" not in str(usual)
     assert "Nearly all people at some levels have the same label" in str(replace(usual, coded=(1.0, -5.0)))
     assert "The radius of the set of coefficients is reached" in str(replace(usual, coded=(0.0, 9.95)))
+
+
+def test_levels_without_visible_people_are_named():
+    """By the released shares alone: a level of few people, and cells of missing values that nobody has."""
+    rng, n = np.random.default_rng(0), 20_000
+    table = {name: rng.choice(["u", "v", "w"], n) for name in ("d", "e", "f")}
+    table |= {"a": rng.choice(["x", "y", "z"], n, p=[0.5, 0.4995, 0.0005]), "b": rng.normal(50, 10, n)}
+    levels = [Attribute(name, ("u", "v", "w"), "w") for name in ("d", "e", "f")]
+    schema = Schema((*levels, Attribute("a", ("x", "y", "z"), "z"), Binned("b", (0, 50, 99))))
+    engine = QueryEngine(schema, table, Budget(1.0, 1e-8), method="warm", check=0, rng=SeededGenerator(1))
+    answer = engine.ask(Regression("b", ("a", "d"), loss="squared"))
+    assert "too few people are visible at a=z: these coefficients are mostly noise" in answer.note
+    assert "visible at b=missing" in engine.ask(Regression("d", ("b", "e"), loss="squared")).note
+    assert "visible" not in engine.ask(Regression("b", ("d", "e"), loss="squared")).note
+
+
+def test_a_test_that_contradicts_the_interval_is_not_shown():
+    """The interval of a level of few people is longer than its standard error suggests."""
+    query = Regression("sex", ("age",)).to_json()
+    wide = Coefficient("a", 9.0, 4.0, -50.0, 50.0, 1.0, -55.0, 55.0)
+    usual = Coefficient("b", 9.0, 4.0, 1.0, 17.0, 1.0, 0.9, 17.1)
+    rows = replace(ANSWER, query=query, coefficients=(wide, usual)).summary(True).table().rows
+    assert rows[0][3:5] == (None, None)
+    assert rows[1][3] == pytest.approx(9 / 17**0.5)
+    assert rows[1][4] == pytest.approx(0.029, abs=0.001)

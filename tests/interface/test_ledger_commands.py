@@ -159,6 +159,7 @@ def test_freeze_thaw_close_export_and_backup(run, folder):
     run(CREATE)
     where = "--ledger book.db"
     assert run(f"ledger freeze people --reason audit {where}")[1] == "Account people is frozen.\n"
+    assert "  frozen: audit" in run("ledger show --ledger book.db")[1]
     with pytest.raises(dpcvx.errors.AccountNotOpen):
         dpcvx.Ledger("book.db").account("people").charge(PureDP(0.01), purpose="a count")
     assert run(f"ledger thaw people --reason over {where}")[0] == 0

@@ -11,7 +11,9 @@ from dpcvx.service import start
 from dpcvx.service.start import ServiceSettings
 from serving import make_analysts, visitor
 
+# The weight is left out on purpose: a new account is not charged before the schema says so.
 DECLARED = """
+no_queries = ["weight"]
 [columns.patient]
 kind = "person"
 [columns.age]
@@ -49,6 +51,9 @@ def folder(tmp_path):
     (tmp_path / "declared.toml").write_text(DECLARED)
     (tmp_path / "attributes.toml").write_text(ATTRIBUTES)
     return tmp_path
+
+
+WITHOUT_BINS = DECLARED.replace('no_queries = ["weight"]\n', "")
 
 
 def settings(folder, schema="declared.toml", **given):
@@ -91,7 +96,7 @@ def test_a_table_of_visits_is_served_by_persons(folder, monkeypatch, capsys):
     assert Ledger(folder / "ledger.db").account("visits").budget == Budget(4.0, 1 / PERSONS**2, unit="person")
     assert "attributes of 400 people" in said
     assert "unit: one person with all of their rows, 400 of them" in said
-    assert "no queries about 'weight' (a number without bins" in said
+    assert "weight" not in said
     assert "1,000" not in said  # the number of rows
     assert (analysts.schema["unit"], analysts.schema["units"]) == ("person", PERSONS)
     assert analysts.statement()["public"]["persons"] == PERSONS
@@ -121,6 +126,58 @@ def test_what_is_wrong_with_persons_is_said_before_anything_is_charged(folder, s
     with pytest.raises(WrongValue, match=words):
         start.run(settings(folder, schema, **given))
     assert not (folder / "ledger.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("schema", "content", "given", "words"),
+    [
+        (
+            "declared.toml",
+            WITHOUT_BINS,
+            {},
+            r"cannot use 'weight' \(a number without bins.* no_queries = \[\"weight\"\]  before the first",
+        ),
+        (
+            "attributes.toml",
+            ATTRIBUTES.replace("missing = 45", "").replace('other = "m"', ""),
+            {"person": "patient"},
+            r"does not say where other and missing cells of 'sex', 'age' count",
+        ),
+        (
+            "attributes.toml",
+            ATTRIBUTES.replace("[18, 36, 54, 72, 90]", str(list(range(18, 91, 3)))),
+            {"person": "patient", "spend": 0.001},
+            "regressions and tables would show no relation between columns",
+        ),
+    ],
+)
+def test_public_findings_stop_a_new_account_before_it_pays(folder, schema, content, given, words):
+    """A schema cannot be changed once it is paid for; these findings need no record."""
+    (folder / schema).write_text(content)
+    with pytest.raises(WrongValue, match=words) as refused:
+        start.run(settings(folder, schema, **given))
+    assert "Nothing was charged" in str(refused.value)
+    assert "--accept-warnings" in str(refused.value)
+    assert not (folder / "ledger.db").exists()
+
+
+@pytest.mark.long
+def test_an_account_that_has_paid_goes_on_with_its_schema(folder, monkeypatch, capsys):
+    (folder / "declared.toml").write_text(WITHOUT_BINS)
+    analysts, said = served(monkeypatch, capsys, settings(folder, accept_warnings=True))
+    assert "no queries about 'weight' (a number without bins" in said
+    _, again = served(monkeypatch, capsys, settings(folder))
+    assert "warning: Queries cannot use 'weight'" in again
+    (folder / "declared.toml").write_text(DECLARED)  # the attributes are the same
+    other, _ = served(monkeypatch, capsys, settings(folder))
+    assert other.engine.schema == analysts.engine.schema
+    assert len(Ledger(folder / "ledger.db").account("visits").history()) == 1
+
+
+def test_the_console_names_columns_that_the_schema_does_not_declare(folder):
+    table = start._open(settings(folder, "attributes.toml", person="patient"))
+    assert table.left_out == ("1 column that the schema does not declare: 'weight'",)
+    assert not table.warnings
 
 
 def test_a_declared_column_of_persons_is_never_overlooked(folder):

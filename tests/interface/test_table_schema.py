@@ -10,7 +10,6 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import dpcvx as dp
-from dpcvx.errors import UnrecognisedDataWarning
 from dpcvx.estimators import progress
 from dpcvx.service import start
 from dpcvx.service.start import ServiceSettings
@@ -191,15 +190,30 @@ def test_a_cluster_has_the_numbers_of_memory(people):
 
 
 def test_queries_read_the_same_declaration(people):
-    with pytest.warns(UnrecognisedDataWarning, match=r"Queries cannot use 'height' \(a number without bins"):
-        schema = dp.Schema.of(dp.TableSchema(SCHEMA.columns))
+    with pytest.raises(ValueError, match=r"cannot use 'height' \(a number .* no_queries = \[\"height\""):
+        dp.Schema.of(dp.TableSchema(SCHEMA.columns))
+    schema = dp.Schema.of(dp.TableSchema(SCHEMA.columns, no_queries=["height", "wage"]))
     assert schema.names == ("age", "sex", "visit.month", "town", "smoker")
-    with pytest.raises(ValueError, match=r"no column that queries can use: 'one' \(it has one level"):
-        dp.Schema.of(dp.TableSchema({"one": dp.LevelColumn(["a"])}))
+    one = dp.TableSchema({"one": dp.LevelColumn(["a"])})
+    with pytest.raises(ValueError, match=r"cannot use 'one' \(it has one level"):
+        dp.Schema.of(one)
+    with pytest.raises(ValueError, match="no column that queries can use: no_queries names all of them"):
+        dp.Schema.of(dataclasses.replace(one, no_queries=("one",)))
     small = dp.TableSchema({name: SCHEMA.columns[name] for name in ("age", "sex", "smoker")})
     engine = dp.QueryEngine(dp.Schema.of(small), dp.read_variables(people, small), dp.Budget(50.0, 1e-6))
     truth = np.mean(people.sex == "M")
     assert engine.ask(dp.Count({"sex": ["M"]})).estimates[0] == pytest.approx(truth * N, abs=20)
+
+
+def test_columns_without_queries_are_part_of_the_file(tmp_path):
+    schema = dp.TableSchema(SCHEMA.columns, no_queries=["height"])
+    assert dp.TableSchema.from_toml(_write(tmp_path / "a.toml", schema.to_toml())) == schema
+    assert schema.for_table(["age", "sex"]).no_queries == ()
+    content = {"columns": {"age": {"kind": "boolean"}}}
+    with pytest.raises(ValueError, match=r"no_queries in The schema names 'agee'.* not declared"):
+        dp.TableSchema.from_dict({**content, "no_queries": ["agee"]})
+    with pytest.raises(ValueError, match="no_queries must be a list of columns, got 'age'"):
+        dp.TableSchema.from_dict({**content, "no_queries": "age"})
 
 
 def test_a_column_of_persons_is_never_overlooked(people, tmp_path):
@@ -476,6 +490,7 @@ def test_a_service_reads_the_same_file(people, tmp_path):
     served = start._open_declared(settings)
     assert served.schema.names == ("town", "age", "sex", "smoker", "visit.month")
     assert (served.person, [each.split()[0] for each in served.left_out]) == (None, ["'wage'"])
+    assert served.warnings[0].startswith("Queries cannot use 'wage'")
     table = served.read()
     assert table["visit.month"].to_pylist() == [str(int(day[5:7])) for day in people["visit"]]
     assert table["sex"].to_pylist() == people["sex"].tolist()
@@ -529,8 +544,7 @@ def test_declared_codes_are_missing_cells(coded, tmp_path):
 
 def test_declared_codes_are_missing_cells_of_queries(coded):
     frame, blank = coded
-    with pytest.warns(UnrecognisedDataWarning, match="wage"):
-        schema = dp.Schema.of(dp.TableSchema(CODED.columns))
+    schema = dp.Schema.of(dp.TableSchema(CODED.columns, no_queries=["wage"]))
     found, expected = dp.read_variables(frame, CODED), dp.read_variables(blank, CODED)
     assert repr(found.to_pydict()) == repr(expected.to_pydict())
     assert schema["sex"].labels == ("F", "M", "X", "missing")

@@ -14,6 +14,7 @@ from dpcvx.accounting import SAMPLER_SHARE, Budget, Tight
 from dpcvx.errors import BudgetExceeded, Incompatible, LedgerDamaged
 from dpcvx.events import to_plain
 from dpcvx.ledger import Ledger
+from dpcvx.ledger.database import engine as store_engine
 from dpcvx.queries import Attribute, Mean, Regression, Schema
 from dpcvx.queries.engine import QueryEngine
 from dpcvx.queries.mechanisms import NoisyErrors
@@ -168,3 +169,30 @@ def test_a_key_that_only_the_engine_remembers_is_refused_by_the_service(tmp_path
         analysts.ask(key, "lost", Mean("b"))
     assert refused.value.code == "key_reused"
     assert json.loads(analysts.ask(key, "lost", Mean("a")))["query"] == Mean("a").to_json()
+
+
+def test_an_answer_and_its_entry_in_the_history_are_one_transaction(tmp_path, monkeypatch):
+    """Both are durable when the answer leaves, after one commit; if one cannot be written, neither is."""
+    ledger = Ledger(tmp_path / "ledger.db")
+    ledger.create("people", epsilon=1.0, delta=1e-6)
+    table = {name: np.random.default_rng(0).choice(["0", "1"], 300) for name in ("a", "b")}
+    schema = Schema((Attribute("a", ("0", "1"), "1"), Attribute("b", ("0", "1"), "1")))
+    engine = QueryEngine(schema, table, Budget(1.0, 1e-6), ledger=ledger, account="people")
+    analysts = Analysts(engine, ServiceDatabase(ledger.url, "people"))
+    key, _ = analysts.keys.create("ann")
+    commits = []
+    sa.event.listen(store_engine(ledger.url), "commit", commits.append)
+    body = analysts.ask(key, "one", Mean("a"))
+    assert len(commits) == 1
+    assert analysts.history.answer(key, "one") == body.strip()
+
+    def fail(*_):
+        raise OSError("no room")
+
+    monkeypatch.setattr(analysts.history, "insert", fail)
+    with pytest.raises(OSError, match="no room"):
+        analysts.ask(key, "two", Mean("b"))
+    monkeypatch.undo()
+    assert engine.place(f"{key.id}.two") not in dict(ledger.account("people").notes(""))
+    assert json.loads(analysts.ask(key, "two", Mean("b")))["query"] == Mean("b").to_json()
+    ledger.verify()

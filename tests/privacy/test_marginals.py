@@ -225,7 +225,9 @@ def test_the_order_follows_from_public_sizes():
     assert marginal_order((2,) * 16, 50_000, loud) == 2
     assert marginal_order((2,) * 16, 1_000, loud) == 1
     assert marginal_order((2, 2), 10**6, quiet) == 2
-    mixed = tuple(2 + k % 12 for k in range(60))  # its triples' sensitivity would take years to bound
+    # Twelve sizes, five attributes each: the bound for triples would enumerate 6^12 = 2.2e9 combinations of
+    # changes, so the number of statistics decides before it is computed.
+    mixed = tuple(2 + k % 12 for k in range(60))
     assert marginal_order(mixed, 100_000, 5.0, most_pairs=2**22) == 2
     assert marginal_order((2,), 10**6, quiet) == 1
     assert marginal_order((300, 300), 10**6, quiet) == 1  # 90,000 statistics of pairs are too many

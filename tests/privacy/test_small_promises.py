@@ -97,7 +97,7 @@ class Kept:
     def keep_run(self, before, after):
         self.states.append(after)
 
-    def append(self, *entry, run=None):
+    def append(self, *entry, run=None, record=None):
         pass
 
 

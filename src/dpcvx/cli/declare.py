@@ -31,7 +31,8 @@ HEADING = """\
 # is protected. Delete sections of columns that no model should read. A missing number counts as the mean of
 # its column; where cells are missing for a reason, add  missing = "indicator". For an amount with a
 # long tail, such as an income, add  map = "log". Queries of  dpcvx serve  are about levels and about numbers
-# in bins: add  bins = 10  or a list of edges to each number. Then delete the next line.
+# in bins: add  bins = 10  or a list of edges to each number, or leave it out by  no_queries = ["name"].
+# Then delete the next line.
 """
 MORE = """ and from the {kind} that the file declares.
 # If a program made these from the cells, one cell may have decided an entry below: correct it, and do not

@@ -246,6 +246,7 @@ def _record(account: Account) -> dict[str, Any]:
         "used": account.used,
         "remaining": account.remaining(),
         "charges": len(account.history()),
+        "state": account.states[-1].word if account.states else "open",
     }
 
 
@@ -253,10 +254,13 @@ def _gauge(account: Account) -> str:
     facts = _record(account)
     full = int(facts["used"] * GAUGE)
     cap = f"epsilon {facts['epsilon']:g}, delta {facts['delta']:.3g} ({facts['relation']})"
+    left = f"one more Gaussian release could have epsilon {facts['remaining']:.4g}"
+    if facts["state"] != "open":
+        left = f"{facts['state']}: {account.states[-1].reason}"
     return (
         f"{facts['account']}: {cap}\n"
         f"  [{'#' * full}{'.' * (GAUGE - full)}] {facts['used']:.1%} used in {facts['charges']} charge(s)\n"
-        f"  one more Gaussian release could have epsilon {facts['remaining']:.4g}"
+        f"  {left}"
     )
 
 

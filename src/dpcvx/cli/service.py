@@ -110,6 +110,12 @@ def serve(
             max=1.0,
         ),
     ] = None,
+    accept_warnings: Annotated[
+        bool,
+        typer.Option(
+            "--accept-warnings", help="Charge a new account although the schema or its sizes cause warnings."
+        ),
+    ] = False,
     sep: Sep = None,
     decimal: Decimal = None,
     encoding: Encoding = None,
@@ -148,6 +154,7 @@ def serve(
             population=population,
             person=person,
             persons=persons,
+            accept_warnings=accept_warnings,
             form=partial(FormOptions(sep, decimal, encoding, line_breaks, sheet).form, data),
         )
     )

@@ -37,6 +37,7 @@ KEYS = (
     "formula",
     "default",
     "data_norm",
+    "no_queries",
     "file",
     "target",
     "bounds",
@@ -81,6 +82,8 @@ class TableSchema:
     formula : str, optional
         Which variables a model has, such as ``"log(wage) ~ age + C(region, ref='north') + age:sex"``; needs
         ``dpcvx[formula]``. Its left side gives the target. See the page "Formulas".
+    no_queries : sequence of str
+        Columns that are left out of queries, for instance numbers without bins. Fits use them.
     """
 
     columns: Mapping[str, Any]
@@ -92,6 +95,7 @@ class TableSchema:
     confirmed: bool = True
     file: FileForm = USUAL
     formula: str | None = None
+    no_queries: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.columns, Mapping) or not all(
@@ -103,6 +107,11 @@ class TableSchema:
             )
         object.__setattr__(self, "columns", dict(self.columns))
         object.__setattr__(self, "groups", {name: tuple(group) for name, group in self.groups.items()})
+        if not isinstance(self.no_queries, list | tuple) or not all(
+            isinstance(name, str) for name in self.no_queries
+        ):
+            raise WrongValue(f"no_queries must be a list of columns, got {show(self.no_queries)}.")
+        object.__setattr__(self, "no_queries", tuple(self.no_queries))
         if self.default not in (None, PRIVATE):
             object.__setattr__(self, "default", number_pair(self.default, "default"))
         if self.data_norm is not None and not is_number(self.data_norm, 0, math.inf):
@@ -195,6 +204,9 @@ class TableSchema:
             file = FileForm.from_plain(_section(content, "file", where))
         except WrongValue as error:
             raise WrongValue(f"[file] in {where}: {error}") from None
+        no_queries = content.get("no_queries", ())
+        if "default" not in content and isinstance(no_queries, list):
+            _require_declared(no_queries, [*declared, target.get("column")], f"no_queries in {where}")
         if not isinstance(content.get("confirmed", True), bool):
             raise WrongValue(f"confirmed in {where} must be true or false.")
         try:
@@ -208,6 +220,7 @@ class TableSchema:
                 confirmed=content.get("confirmed", True),
                 file=file,
                 formula=content.get("formula"),
+                no_queries=no_queries,
             )
         except WrongValue as error:
             raise WrongValue(f"{where}: {error}") from None
@@ -220,6 +233,8 @@ class TableSchema:
         for name in ("formula", "default", "data_norm"):
             if getattr(self, name) is not None:
                 content[name] = _plain(getattr(self, name))
+        if self.no_queries:
+            content["no_queries"] = list(self.no_queries)
         target = {} if self.target is None else {"column": self.target}
         if self.target_values is not None:
             stated = column_fields(self.target_values)
@@ -397,6 +412,7 @@ class TableSchema:
             target_values=self.target_values if target is None else self._target_values(target),
             default=None,
             groups={name: group for name, group in groups.items() if group},
+            no_queries=[name for name in self.no_queries if name in read],
         )
 
     def features_beside(self, other: TableSchema) -> list[str]:
@@ -475,6 +491,14 @@ def fill_in_bounds(content: str, column: str, lines: str) -> str:
     if not found or filled == section:
         raise WrongValue(f'The schema file has no section {head} with a line  bounds = "?".')
     return f"{before}{found}{filled}{brackets}{rest}"
+
+
+def _require_declared(names: Iterable[Any], declared: Sequence[Any], where: str) -> None:
+    if unknown := {name for name in names if isinstance(name, str) and name not in declared}:
+        known = [name for name in declared if isinstance(name, str)]
+        raise WrongValue(
+            f"{where} names {_listed(unknown)}{nearest(min(unknown), known)}, which is not declared."
+        )
 
 
 def _is_open(value: Any) -> bool:

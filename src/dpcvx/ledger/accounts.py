@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -409,7 +409,13 @@ class Account:
         with reading(self.ledger.url) as connection:
             return self._entries(connection).content("answer", key)
 
-    def note(self, key: str, content: bytes, secret: SecretChange | None = None) -> None:
+    def note(
+        self,
+        key: str,
+        content: bytes,
+        secret: SecretChange | None = None,
+        record: Callable[[sa.Connection], None] | None = None,
+    ) -> None:
         """Record how much of a charge was used, once for each key; durable when it returns.
 
         Notes are entries of the hash chain, as charges are: otherwise a restored copy of the ledger would
@@ -421,6 +427,8 @@ class Account:
         content : bytes
         secret : SecretChange, optional
             Private value that changes with the note: both are written, or neither.
+        record : callable, optional
+            Writes more in the same transaction, whose connection it is given: again all or nothing.
 
         Raises
         ------
@@ -436,6 +444,8 @@ class Account:
                 raise Incompatible(f"Account {self.name!r} has a note {key!r} already; it is never replaced.")
             details = {"answer": digest(content)}
             head, _ = append(connection, head, self.name, "note", key, details, content)
+            if record is not None:
+                record(connection)
         self.ledger._tell(head)
 
     def keep(self, secret: SecretChange) -> None:

@@ -4,11 +4,12 @@ from dpcvx.queries.answer import ARGUMENTS, BRANCHES, INTERVALS, Answer
 from dpcvx.queries.budget_split import CHECK
 from dpcvx.queries.comparison_runs import Asker
 from dpcvx.queries.engine import QueryEngine
+from dpcvx.queries.engine_plan import objection_to_sizes
 from dpcvx.queries.histogram import Counts, Histogram
 from dpcvx.queries.marginals import Measurement, NoisyMarginals
 from dpcvx.queries.query import LONGEST_FORMULA, Count, Marginal, Mean, Query, Regression, query_from_json
 from dpcvx.queries.query_fields import LARGEST_RADIUS, QUERY_LOSSES
-from dpcvx.queries.schema import Attribute, Binned, Schema, columns_left_out
+from dpcvx.queries.schema import Attribute, Binned, Schema, columns_left_out, words_about_left_out
 from dpcvx.queries.synthetic import statement_path, write_synthetic
 from dpcvx.queries.units import number_of_units
 from dpcvx.queries.universe import Universe
@@ -39,7 +40,9 @@ __all__ = [
     "Universe",
     "columns_left_out",
     "number_of_units",
+    "objection_to_sizes",
     "query_from_json",
     "statement_path",
+    "words_about_left_out",
     "write_synthetic",
 ]

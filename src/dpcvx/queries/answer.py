@@ -329,6 +329,7 @@ UNMEASURED = (
     "about it: a coefficient near 0 does not mean that there is no interaction, and there are no intervals"
 )
 PERSONS = "each person counts once: several rows of a person share its weight"
+HIDDEN = "too few people are visible at {}: these coefficients are mostly noise"
 OWN_FIT = "fitted to its own attributes: other answers about some of them may differ by a part of the noise"
 
 
@@ -338,14 +339,17 @@ def reading_note(
     neighbours: Neighbours = REPLACE_ONE,
     own_fit: bool = False,
     unmeasured: Sequence[str] = (),
+    hidden: Sequence[str] = (),
 ) -> str:
     """Return how attributes and units enter an answer, or "" if there is nothing to say.
 
     `own_fit`: whether the answer has a distribution of its own attributes, in place of one histogram;
-    `unmeasured`: interactions of which no table with the target was measured.
+    `unmeasured`: interactions of which no table with the target was measured; `hidden`: levels of features
+    whose noisy number of people is not above the noise.
     """
     notes = [
         _coding_note(query, schema),
+        HIDDEN.format(", ".join(hidden)) if hidden else "",
         UNMEASURED.format(", ".join(unmeasured)) if unmeasured else "",
         PERSONS if neighbours.unit == "person" else "",
         OWN_FIT if own_fit else "",

@@ -71,7 +71,7 @@ class AnswerRows(Printable):
             labels = levels_of(each.name, names) if names else (each.name,)
             row: list[Any] = [*labels, each.estimate, error]
             if self._tests:
-                row += _test(each.estimate, error)
+                row += _test(each.estimate, error, low, high)
             row += [low, high]
             if self._tests:
                 row.append(_noise_share(each))
@@ -118,6 +118,7 @@ def _without_empty(table: ResultTable) -> ResultTable:
     return replace(table, columns=columns, rows=tuple(tuple(row[k] for k in used) for row in table.rows))
 
 
+LEVEL = 0.05  # of a test that agrees with a 95 % interval
 PLUS_MINUS = "Numbers of people, with half of the length of their interval."
 
 
@@ -206,11 +207,16 @@ def _facts(answer: ReadableAnswer) -> tuple[tuple[str, str], ...]:
     return tuple(facts)
 
 
-def _test(estimate: float, error: float | None) -> list[float | None]:
-    if not error:
+def _test(estimate: float, error: float | None, low: float | None, high: float | None) -> list[float | None]:
+    """Return z and P of a test against 0, and nothing where its result would contradict the interval.
+
+    Where few people may be meant, the interval is longer than the standard error suggests.
+    """
+    if not error or low is None or high is None:
         return [None, None]
     z = estimate / error
-    return [z, math.erfc(abs(z) / math.sqrt(2))]
+    significant = math.erfc(abs(z) / math.sqrt(2))
+    return [None, None] if significant < LEVEL and low < 0 < high else [z, significant]
 
 
 def _noise_share(each: Coefficient) -> float | None:

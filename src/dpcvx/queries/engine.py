@@ -31,7 +31,7 @@ from dpcvx.queries.bin_means import with_bin_means
 from dpcvx.queries.budget_split import BIN_MEANS, CHECK, BudgetSplit, choose_method, split_budget
 from dpcvx.queries.comparison_runs import Asker, ComparisonRuns
 from dpcvx.queries.compiled import CompiledQuery, CompiledRegression, Query
-from dpcvx.queries.engine_plan import EnginePlan, engine_facts
+from dpcvx.queries.engine_plan import EXPECTED, EnginePlan, engine_facts
 from dpcvx.queries.engine_statement import engine_statement
 from dpcvx.queries.error_bars import CONFIDENCE, Bound, PropagatedNoise, in_units
 from dpcvx.queries.histogram import Counts, Histogram, check_units
@@ -51,6 +51,7 @@ from dpcvx.queries.transcript import (
     UNCHANGED,
     EngineTranscript,
     MemoryTranscript,
+    Recorder,
     arrays,
     pack,
     pack_measurements,
@@ -134,7 +135,7 @@ class QueryEngine:
         groups: Any = None,
         persons: int | None = None,
         method: str = "auto",
-        n_queries: int = 5000,
+        n_queries: int = EXPECTED,
         oracle: Solver | None = None,
         backend: str = "auto",
         check: float = CHECK,
@@ -308,7 +309,13 @@ class QueryEngine:
         """
         return self.answer(require_query(query).compile(self.schema, self.n), key)
 
-    def answer(self, compiled: CompiledQuery, key: str | None = None, asker: Asker | None = None) -> Answer:
+    def answer(
+        self,
+        compiled: CompiledQuery,
+        key: str | None = None,
+        asker: Asker | None = None,
+        record: Recorder | None = None,
+    ) -> Answer:
         """Answer one query that was compiled for this engine's schema and number of records.
 
         Parameters
@@ -319,6 +326,9 @@ class QueryEngine:
             As in `ask`.
         asker : Asker, optional
             Somebody whose share of the comparisons is limited; by default nobody's is.
+        record : callable, optional
+            Writes more in the ledger's transaction that stores the answer, whose connection it is given. It
+            is not called without a ledger, and for answers that were stored before.
         """
         if isinstance(compiled, CompiledRegression | WideRegression) and compiled.records != self.n:
             raise Incompatible(
@@ -332,7 +342,7 @@ class QueryEngine:
                     raise KeyReused(f"Key {key!r} was used for another query: use a new key.")
                 return answer
             answer = self._answer(compiled, asker)
-            return self._keep(answer, key)
+            return self._keep(answer, key, record)
 
     def place(self, key: str) -> str | None:
         """Return the name of the ledger's note that holds the answer of a key; None without a ledger."""
@@ -461,10 +471,10 @@ class QueryEngine:
             self._note_update(lesson)
         self._runs.settled = True
 
-    def _keep(self, answer: Answer, key: str | None = None) -> Answer:
+    def _keep(self, answer: Answer, key: str | None = None, record: Recorder | None = None) -> Answer:
         """Store an answer under its key, with the result of its comparison; durable when it returns."""
         if key is not None:
-            self._transcript.append("answer", key, answer.body, run=self._runs.unkept)
+            self._transcript.append("answer", key, answer.body, run=self._runs.unkept, record=record)
         else:
             self._transcript.keep_run(*self._runs.unkept)
         self._runs.unkept, self._runs.settled = UNCHANGED, True
@@ -546,7 +556,12 @@ class QueryEngine:
             people=self.n,
             unit=self.noun,
             note=reading_note(
-                compiled.description, self.schema, self._neighbours, not self.universe.listed, unmeasured
+                compiled.description,
+                self.schema,
+                self._neighbours,
+                not self.universe.listed,
+                unmeasured,
+                self._public_side.hidden_levels(compiled),
             ),
             data="" if self._account is None else self._account.name,
         )

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from dpcvx.accounting import Accountant, Budget, Neighbours, sampler_delta, spendable
+from dpcvx.accounting import Accountant, Budget, Neighbours, Tight, sampler_delta, spendable
 from dpcvx.mechanisms import NoisyCounts
 from dpcvx.plans import Price, Solver
 from dpcvx.queries.bin_means import NoisyBinSums, bin_sums_of
-from dpcvx.queries.budget_split import BIN_MEANS, CHECK, FALSE_ALARM, BudgetSplit
+from dpcvx.queries.budget_split import BIN_MEANS, CHECK, FALSE_ALARM, BudgetSplit, choose_method, split_budget
 from dpcvx.queries.compiled import TOLERANCE
 from dpcvx.queries.error_bars import COMPARISON_FAILURE
 from dpcvx.queries.marginals import (
@@ -23,11 +23,14 @@ from dpcvx.queries.marginals import (
 )
 from dpcvx.queries.measuring import Measurer
 from dpcvx.queries.mechanisms import NoisyErrors, NoisyHistogram
+from dpcvx.queries.schema import Schema
 from dpcvx.queries.sparse_vector import AboveThreshold
 from dpcvx.queries.table_check import counts_of
 from dpcvx.queries.universe import Universe
 
-__all__ = ["EnginePlan", "engine_facts"]
+__all__ = ["EnginePlan", "engine_facts", "objection_to_sizes"]
+
+EXPECTED = 5000  # queries, unless an engine is told otherwise
 
 
 def engine_facts(
@@ -153,3 +156,22 @@ class EnginePlan:
         """Total variation that all samplers may have: their share of delta over 1 + e^epsilon."""
         share = self.budget.delta - spendable(self.budget).delta
         return share / sampler_delta(self.budget.epsilon, 1.0)
+
+
+def objection_to_sizes(schema: Schema, n: int, budget: Budget, check: float = CHECK) -> str:
+    """Say what an engine cannot measure at these sizes, before it is paid for; empty if it measures pairs.
+
+    `schema`, `n`, `budget`, `check`: as `QueryEngine` is given them. All of it is public.
+    """
+    universe, accountant = Universe(schema), Tight()
+    method = choose_method(universe, EXPECTED)
+    split = split_budget(method, universe, n, EXPECTED, budget, accountant, check=check, bin_means=BIN_MEANS)
+    start = EnginePlan(universe, n, EXPECTED, budget, split, accountant, None).start
+    if len(universe.shape) < 2 or not isinstance(start, NoisyMarginals) or start.order > 1:
+        return ""
+    return (
+        f"With {n:,} people, {len(universe.shape)} columns of {sum(universe.shape):,} levels and bins, and "
+        f"epsilon {budget.epsilon:g}, the noise on tables of two columns is larger than any dependence, so "
+        "each column is measured by itself: regressions and tables would show no relation between columns. "
+        "Declare fewer columns or levels, or a larger epsilon."
+    )

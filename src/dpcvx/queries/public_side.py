@@ -11,6 +11,7 @@ import numpy as np
 
 from dpcvx.arrays import Vector
 from dpcvx.errors import Incompatible
+from dpcvx.queries.attribute_codes import missing_cells
 from dpcvx.queries.compiled import CompiledMeans, CompiledQuery, CompiledRegression
 from dpcvx.queries.engine_plan import EnginePlan
 from dpcvx.queries.error_bars import (
@@ -30,6 +31,7 @@ from dpcvx.queries.measuring import MeasuredAnswer
 from dpcvx.queries.mechanisms import NoisyHistogram, PublicAnswer
 from dpcvx.queries.multiplicative_weights import agree, listed_functions, log_factor, step_size
 from dpcvx.queries.regression import Regression
+from dpcvx.queries.schema import Binned
 from dpcvx.queries.transcript import arrays, measurements, pack, pack_measurements
 from dpcvx.queries.wide_check import WideAnswer
 from dpcvx.queries.wide_regression import WideRegression
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PublicSide"]
 
+SEEN = 2.0  # standard deviations of a noisy share that people are visible above
 SIGNIFICANT = 3.0  # standard deviations of a sum of squares above its mean
 MEANS = b"means"  # begins a lesson that consists of measured means
 WIDE = b"wide"  # begins a lesson that is the measured answer to a regression on very many cells
@@ -100,6 +103,26 @@ class PublicSide:
             triple = {names.index(name) for name in (query.target, *pair)}
             if not any(triple <= each for each in measured):
                 found.append(":".join(pair))
+        return tuple(found)
+
+    def hidden_levels(self, compiled: CompiledQuery) -> tuple[str, ...]:
+        """Return the levels of a regression's features, baselines left out, at which nobody is visible.
+
+        By the first release: the noisy share of the level is below `SEEN` standard deviations of its noise.
+        """
+        query, schema = compiled.description, self._plan.universe.schema
+        if not isinstance(query, Regression) or not isinstance(self._plan.start, NoisyMarginals):
+            return ()
+        singles = {m.attributes[0]: m for m in self._warm if len(m.attributes) == 1}
+        found = []
+        for name in query.features:
+            attribute, m = schema[name], singles[schema.position(name)]
+            size = attribute.size
+            # Rows q of the contrasts have <q_i, q_j> = -1/(size - 1): their mean v has the shares below.
+            shares = (1 + (size - 1) * (m.features[0] @ m.values)) / size
+            cells = missing_cells(attribute) if isinstance(attribute, Binned) else range(1, size)
+            least = SEEN * m.deviation * (size - 1) / size
+            found += [f"{name}={attribute.labels[cell]}" for cell in cells if shares[cell] < least]
         return tuple(found)
 
     def _answer_wide(self, compiled: WideRegression) -> tuple[PublicAnswer, PropagatedNoise]:

@@ -321,11 +321,22 @@ class Schema:
         Parameters
         ----------
         table : TableSchema
-            Its numbers need ``bins``; those without are left out, which a warning says.
+            Its numbers need ``bins``. A column that queries cannot use is refused, because the attributes of
+            an engine cannot be changed once it is paid for; ``no_queries`` names those to leave out.
+        """
+        if words := words_about_left_out(table):
+            raise WrongValue(words)
+        return cls.usable(table)
+
+    @classmethod
+    def usable(cls, table: TableSchema) -> Schema:
+        """Return the same attributes, without a word about columns that queries cannot use.
+
+        `table`: the declaration.
         """
         found: list[Column] = []
         for each in table.variables():
-            if _why_left_out(each):
+            if each.column in table.no_queries or _why_left_out(each):
                 continue
             if (levels := each.levels or each.answers) is not None:
                 found.append(Attribute(each.name, levels, _missing_name(map(str, levels))))
@@ -335,15 +346,9 @@ class Schema:
                 low, high = each.bounds
                 edges = tuple(np.linspace(low, high, edges + 1).tolist())
             found.append(Binned(each.name, edges, MISSING if each.missing is None else each.missing))
-        left_out = columns_left_out(table)
         if not found:
-            raise WrongValue(f"The declaration has no column that queries can use: {'; '.join(left_out)}.")
-        if left_out:
-            warnings.warn(
-                f"Queries cannot use {'; '.join(left_out)}. The schema of the engine has the other columns.",
-                UnrecognisedDataWarning,
-                stacklevel=2,
-            )
+            reasons = "; ".join(columns_left_out(table)) or "no_queries names all of them"
+            raise WrongValue(f"The declaration has no column that queries can use: {reasons}.")
         return cls(tuple(found))
 
     @classmethod
@@ -414,14 +419,34 @@ def _is_new_name(name: Any, labels: Iterable[str]) -> bool:
 
 
 def columns_left_out(table: TableSchema) -> tuple[str, ...]:
-    """Return the declared columns that no query can use, each with the reason; from the declaration alone."""
-    reasons = ((each.name, _why_left_out(each)) for each in table.variables())
-    return tuple(f"{name!r} ({reason})" for name, reason in reasons if reason)
+    """Return the declared columns that no query can use, each with the reason; from the declaration alone.
+
+    Those that ``no_queries`` names are not among them.
+    """
+    return tuple(f"{each.name!r} ({reason})" for each, reason in _unusable(table))
+
+
+def words_about_left_out(table: TableSchema) -> str:
+    """Say which columns no query can use, and what to write in the schema; empty if all can be used."""
+    if not (left_out := columns_left_out(table)):
+        return ""
+    names = ", ".join(json.dumps(name) for name in dict.fromkeys(each.column for each, _ in _unusable(table)))
+    return (
+        f"Queries cannot use {'; '.join(left_out)}. Add what is missing, or leave the columns out by the "
+        f"line  no_queries = [{names}]  before the first section of the schema."
+    )
+
+
+def _unusable(table: TableSchema) -> list[tuple[Variable, str]]:
+    """Variables that no query can use and no_queries does not name; queries have products of their own."""
+    own = {each.name for name, column in table.columns.items() for each in column.variables(name)}
+    reasons = [(each, _why_left_out(each)) for each in table.variables() if each.name in own]
+    return [(each, why) for each, why in reasons if why and each.column not in table.no_queries]
 
 
 def _why_left_out(variable: Variable) -> str:
     if variable.levels is not None:
-        return "" if len(variable.levels) > 1 else "it has one level"
+        return "" if len(variable.levels) > 1 else "it has one level: add others"
     if variable.bins is None:
         return 'a number without bins: add  bins = 10  or a list of edges; to a date,  parts = ["year"]'
     if isinstance(variable.bins, int) and isinstance(variable.bounds, str):

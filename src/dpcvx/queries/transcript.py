@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -26,15 +26,25 @@ class TranscriptEntry:
 
 
 UNCHANGED: tuple[bytes | None, bytes | None] = (None, None)
+Recorder: TypeAlias = Callable[[Any], None]  # is given the connection of a ledger's transaction
 
 
 class EngineTranscript(Protocol):
     """Entries in order. An entry is durable when `append` returns."""
 
     def append(
-        self, kind: str, key: str, content: bytes = b"", *, run: tuple[bytes | None, bytes | None] = UNCHANGED
+        self,
+        kind: str,
+        key: str,
+        content: bytes = b"",
+        *,
+        run: tuple[bytes | None, bytes | None] = UNCHANGED,
+        record: Recorder | None = None,
     ) -> None:
-        """Add an entry, and replace the kept state of a run with it: the state before, and after."""
+        """Add an entry, and replace the kept state of a run with it: the state before, and after.
+
+        `record`: writes more in the transaction of a ledger; not called where there is none.
+        """
         ...
 
     def keep_run(self, before: bytes | None, after: bytes | None) -> None:
@@ -67,7 +77,13 @@ class MemoryTranscript:
         self._run: bytes | None = None
 
     def append(
-        self, kind: str, key: str, content: bytes = b"", *, run: tuple[bytes | None, bytes | None] = UNCHANGED
+        self,
+        kind: str,
+        key: str,
+        content: bytes = b"",
+        *,
+        run: tuple[bytes | None, bytes | None] = UNCHANGED,
+        record: Recorder | None = None,
     ) -> None:
         """Add an entry."""
         if run != UNCHANGED:
@@ -115,10 +131,16 @@ class LedgerTranscript:
         self._run: bytes | None = None  # where it is not stored
 
     def append(
-        self, kind: str, key: str, content: bytes = b"", *, run: tuple[bytes | None, bytes | None] = UNCHANGED
+        self,
+        kind: str,
+        key: str,
+        content: bytes = b"",
+        *,
+        run: tuple[bytes | None, bytes | None] = UNCHANGED,
+        record: Recorder | None = None,
     ) -> None:
         """Add an entry; durable when it returns. A run whose entry could not be written does not exist."""
-        self._account.note(self._name(kind, key), content, self._change(*run))
+        self._account.note(self._name(kind, key), content, self._change(*run), record)
         self._remember(*run)
 
     def keep_run(self, before: bytes | None, after: bytes | None) -> None:

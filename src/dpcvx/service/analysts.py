@@ -82,8 +82,17 @@ class Analysts:
         body = self.history.find(key, idempotency, text)
         if body is None:
             name = f"{key.id}.{idempotency}"  # keys of different analysts never collide in the ledger
+            place, recorded = self.engine.place(name), False
+
+            def record(connection: Any) -> None:
+                # With the answer, in one transaction: each waits for the disk, one at a time.
+                nonlocal recorded
+                if place is not None:
+                    self.history.insert(connection, key, idempotency, text, place.encode())
+                    recorded = True
+
             try:
-                body = self.engine.answer(compiled, name, self._asker(key)).body
+                body = self.engine.answer(compiled, name, self._asker(key), record).body
             except AccountNotOpen:
                 raise Refusal("account_not_open", NOT_OPEN) from None
             except BudgetExceeded:
@@ -97,8 +106,8 @@ class Analysts:
                     "key_dead",
                     "The server stopped while it answered this; ask again with a new Idempotency-Key.",
                 ) from None
-            place = self.engine.place(name)
-            self.history.add(key, idempotency, text, body if place is None else place.encode())
+            if not recorded:  # no ledger, or an earlier version stored the answer and stopped before this
+                self.history.add(key, idempotency, text, body if place is None else place.encode())
         return pad(body)
 
     def past(self, key: ApiKey, idempotency: str) -> Answer:

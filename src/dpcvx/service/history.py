@@ -96,11 +96,17 @@ class QueryHistory:
 
         `stored`: name of the ledger's note that holds the answer, or the answer itself.
         """
-        row = {"account": self._database.account, "key": key.id, "idempotency": idempotency}
         with self._database.writing() as connection:
-            connection.execute(
-                question_table.insert(), {**row, "asked": time.time(), "question": query, "answer": stored}
-            )
+            self.insert(connection, key, idempotency, query, stored)
+
+    def insert(
+        self, connection: sa.Connection, key: ApiKey, idempotency: str, query: str, stored: bytes
+    ) -> None:
+        """Add an answered query in a transaction of the ledger's database; see `add`."""
+        row = {"account": self._database.account, "key": key.id, "idempotency": idempotency}
+        connection.execute(
+            question_table.insert(), {**row, "asked": time.time(), "question": query, "answer": stored}
+        )
 
     def latest(self, key: ApiKey, limit: int) -> tuple[PastQuery, ...]:
         """Return the latest queries of a key, newest first."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 import signal
 import socket
 import sys
 import tempfile
 import tomllib
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,15 +26,26 @@ from dpcvx.data.table_file import HEADER_HINT, TableFile, read_bytes
 from dpcvx.data.table_schema import TableSchema
 from dpcvx.errors import BudgetExceeded, LedgerUnavailable, Unreadable, UnrecognisedDataWarning, WrongValue
 from dpcvx.ledger import Account, Declared, Ledger
-from dpcvx.queries import CHECK, QueryEngine, Schema, Universe, columns_left_out, number_of_units
+from dpcvx.queries import (
+    CHECK,
+    QueryEngine,
+    Schema,
+    Universe,
+    columns_left_out,
+    number_of_units,
+    objection_to_sizes,
+    words_about_left_out,
+)
 from dpcvx.service.analysts import Analysts
 from dpcvx.service.application import application
 from dpcvx.service.database import ServiceDatabase
 from dpcvx.service.logs import write_json_lines
+from dpcvx.words import quantity
 
 __all__ = ["ServiceSettings", "demonstration", "run"]
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
+ENGINE = "query engine"  # begins the purpose of the charge of a query engine
 
 
 @dataclass(frozen=True)
@@ -56,6 +68,7 @@ class ServiceSettings:
     population: str = ""  # the owner's name of the population; accounts of one name are its batches
     spend: float = 1.0  # share of the account's epsilon
     log: str = "problems"  # "problems": on standard error; "json": every request too, as JSON lines
+    accept_warnings: bool = False  # charge a new account although public facts suggest to change something
     # form of the data file, by its schema, where options state it; None: the schema's own
     form: Callable[[TableSchema | None], FileForm] | None = None
 
@@ -67,7 +80,8 @@ class ServedTable:
     schema: Schema
     person: str | None  # column with the id of each row's person
     read: Callable[[], Any]  # reads the attributes, and the ids of persons
-    left_out: tuple[str, ...] = ()  # columns that the declaration names and no query can use, with the reason
+    left_out: tuple[str, ...] = ()  # columns of the table that no query can use, with the reason
+    warnings: tuple[str, ...] = ()  # what to change in the schema before an account pays for it
 
 
 def run(settings: ServiceSettings) -> None:
@@ -82,7 +96,9 @@ def run(settings: ServiceSettings) -> None:
 
 def _open(settings: ServiceSettings) -> ServedTable:
     """Schema of attributes, and the reading of its columns."""
-    schema = _read_schema(settings.schema)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always", UnrecognisedDataWarning)
+        schema = _read_schema(settings.schema)
     Universe(schema)  # refuses what is too large
     table = open_table(settings.data, _form(settings, None))
     if absent := [name for name in schema.names if name not in table.columns]:
@@ -92,8 +108,19 @@ def _open(settings: ServiceSettings) -> ServedTable:
         )
     ids = _person_column(settings.person, table, schema)
     return ServedTable(
-        schema, settings.person, lambda: table.read([*schema.names, *ids], [*schema.levels, *ids])[0]
+        schema,
+        settings.person,
+        lambda: table.read([*schema.names, *ids], [*schema.levels, *ids])[0],
+        _not_declared(table.columns, {*schema.names, *ids}),
+        tuple(str(each.message) for each in found),
     )
+
+
+def _not_declared(columns: Iterable[str], known: Container[str]) -> tuple[str, ...]:
+    """Return the columns of the table's header that the schema does not name, as one text or none."""
+    names = [name for name in columns if name not in known]
+    listed = ", ".join(map(repr, names))
+    return (f"{quantity(len(names), 'column')} that the schema does not declare: {listed}",) if names else ()
 
 
 def _form(settings: ServiceSettings, schema: TableSchema | None) -> FileForm:
@@ -133,10 +160,7 @@ def _open_declared(settings: ServiceSettings) -> ServedTable:
     person = settings.person or declared.person
     others = [name for name in table.columns if name != person]
     own = replace(declared, target=None, target_values=None).for_table(others)
-    left_out = columns_left_out(own)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UnrecognisedDataWarning)  # said on the console
-        schema = Schema.of(own)
+    schema = Schema.usable(own)
     Universe(schema)  # refuses what is too large
     ids = _person_column(person, table, schema)
 
@@ -145,7 +169,9 @@ def _open_declared(settings: ServiceSettings) -> ServedTable:
         variables = read_variables(rows.drop_columns(ids), own)
         return variables if person is None else variables.append_column(person, rows[person])
 
-    return ServedTable(schema, person, read, left_out)
+    words = words_about_left_out(own)
+    left_out = (*columns_left_out(own), *_not_declared(others, declared.columns))
+    return ServedTable(schema, person, read, left_out, (words,) if words else ())
 
 
 def demonstration(*, host: str, port: int, slot: float) -> None:
@@ -189,10 +215,13 @@ def _serve(
     console = Console(stderr=True, highlight=False)
     columns = table.read()
     n = number_of_units(columns, table.person, settings.persons)
+    _check_before_paying(table, settings, n)
     account = _account(settings, n, "row" if table.person is None else "person")
     database = ServiceDatabase(settings.ledger, settings.account)
     with database.alone():
         console.print(f"warm start: {len(table.schema.names)} attributes of {n:,} people")
+        for words in table.warnings:
+            console.print(f"warning: {words}", markup=False, soft_wrap=True)
         for column in table.left_out:
             console.print(f"no queries about {column}", markup=False, soft_wrap=True)
         with console.status("measuring privately, or reading earlier measurements"):
@@ -220,6 +249,33 @@ def _serve(
         with suppress(KeyboardInterrupt):
             uvicorn.Server(config).run(sockets=[listening])
         console.print(closing)
+
+
+def _check_before_paying(table: ServedTable, settings: ServiceSettings, n: int) -> None:
+    """Stop a start that would charge an account for something that its owner may want to change first.
+
+    All of it follows from the schema, the number of people and the budget. An account that has paid goes on.
+    """
+    if settings.accept_warnings or _has_paid(settings):
+        return
+    cap = Budget(settings.epsilon, default_delta(n) if settings.delta is None else settings.delta)
+    sizes = objection_to_sizes(table.schema, n, _share(cap, settings.spend), settings.check)
+    if found := [*table.warnings, *([sizes] if sizes else [])]:
+        raise WrongValue(
+            " ".join(found)
+            + " Nothing was charged; what an account has paid for cannot be changed later. To "
+            "start as it is, add --accept-warnings."
+        )
+
+
+def _has_paid(settings: ServiceSettings) -> bool:
+    """Whether the account has paid for a query engine."""
+    ledger = Ledger(settings.ledger)
+    try:
+        account = ledger.account(settings.account) if settings.account in ledger.accounts() else None
+    except LedgerUnavailable:
+        return False  # no ledger yet
+    return account is not None and any(each.purpose.startswith(ENGINE) for each in account.history())
 
 
 def _recognise(
@@ -349,9 +405,14 @@ def _opening(settings: ServiceSettings, account: Account, analysts: Analysts) ->
     if settings.host not in LOCAL:
         lines.append("keys travel unencrypted on this address: put a reverse proxy with TLS in front")
     if not analysts.keys.list():
-        where = "" if settings.ledger is None else " --ledger (as here)"
+        where = "" if settings.ledger is None else f" --ledger {_public_place(settings.ledger)}"
         lines.append(f"nobody has a key yet:  dpcvx keys create NAME --account {settings.account}{where}")
     return "\n".join(lines)
+
+
+def _public_place(ledger: str) -> str:
+    """Return where a ledger is, as typed; a URL may hold a password."""
+    return "(as here)" if "://" in ledger else shlex.quote(ledger)
 
 
 def _unit(engine: QueryEngine) -> str:
