@@ -358,6 +358,10 @@ class Planning(Parameters):
         bounds = dataclasses.replace(problem.bounds, x_2=norm)
         return dataclasses.replace(problem, bounds=bounds), intercept
 
+    def _finished(self, solvers: tuple[Solver, ...], problem: Problem) -> tuple[Solver, ...]:
+        """Return the solvers of a fit in released units, with what the estimator does to their answers."""
+        return solvers
+
     def _ridge(self, domain: Domain) -> float:
         """Weight of the ridge in scaled units."""
         if self.l2 is None:
@@ -421,7 +425,7 @@ class Planning(Parameters):
             if self.uncertainty and self.solver == "auto":
                 # Descent takes far records of every loss into account without bias; see `with_uncertainty`.
                 candidates = tuple(each for each in candidates if not each.minimises) or candidates
-            candidates = _calibrated(candidates, inner.loss, intercept)
+            candidates = self._finished(_calibrated(candidates, inner.loss, intercept), inner)
             candidates = tuple(dataclasses.replace(coordinates, solver=solver) for solver in candidates)
         return self._choose(problem, n, budget, candidates, accountant, density=density, redundant=redundant)
 
@@ -440,7 +444,7 @@ class Planning(Parameters):
         limit = None if wrapper.length is None else SHORT_NOISE
         inner = wrapper.inner(problem)
         solvers = self._candidates(inner, n, budget, 0.0, limit, joint_clip(inner, wrapper.residual))
-        solvers = _calibrated(solvers, inner.loss, wrapper.intercept)
+        solvers = self._finished(_calibrated(solvers, inner.loss, wrapper.intercept), inner)
         candidates = tuple(dataclasses.replace(wrapper, solver=solver) for solver in solvers)
         return self._choose(problem, n, budget, candidates, accountant, density=density, redundant=redundant)
 

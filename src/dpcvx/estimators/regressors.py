@@ -22,6 +22,9 @@ from dpcvx.estimators.planning import parameters
 from dpcvx.estimators.refusals import check_number
 from dpcvx.losses import Huber, Loss, Quantile, Squared
 from dpcvx.planning.planner import default_ridge
+from dpcvx.plans import Solver
+from dpcvx.problem import Problem
+from dpcvx.solvers import SpectralShrinkage
 from dpcvx.solvers.defaults import default
 from dpcvx.words import quantity
 
@@ -178,6 +181,11 @@ class PrivateLowRankRegression(SquaredRegressor):
     covered together: what is clipped, and priced, is the Euclidean norm of the K residuals. The intercepts
     are a row of the matrix, in scaled units; the ball counts that row like every other.
 
+    Singular values of the coefficients that noise alone could make are removed, and the others are shrunk
+    (`SpectralShrinkage`), unless there is a radius, a solver or ``standardize=False``: the noise is known,
+    and few combinations of the features are expected to matter. If as many matter as there are targets, this
+    can cost R^2 where epsilon is small.
+
     ``radius=None`` is 3 sqrt(2 K): two combinations of features can then explain every target as well as the
     default of a single target can. y may have shape (n,) too, and counts as one target.
     """
@@ -190,6 +198,11 @@ class PrivateLowRankRegression(SquaredRegressor):
         if self.radius is None and outputs > 1:
             radius *= math.sqrt(2 * outputs)
         return NuclearBall(radius, backend="torch" if self.backend == "torch" else "auto")
+
+    def _finished(self, solvers: tuple[Solver, ...], problem: Problem) -> tuple[Solver, ...]:
+        if problem.outputs == 1 or self.solver != "auto" or self.uncertainty:
+            return solvers
+        return tuple(SpectralShrinkage(each, bool(self.fit_intercept)) for each in solvers)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

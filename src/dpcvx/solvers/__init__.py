@@ -16,6 +16,7 @@ from dpcvx.solvers.one_step import OneStep
 from dpcvx.solvers.output_perturbation import OutputPerturbation
 from dpcvx.solvers.own_oracle import GradientOracle, run_with_oracle
 from dpcvx.solvers.scaled_target import ConstantModel, ScaledTarget
+from dpcvx.solvers.spectral import SpectralShrinkage
 from dpcvx.solvers.standardised import Standardised
 from dpcvx.solvers.strongly_convex_mirror_descent import NoisyStronglyConvexMirrorDescent
 from dpcvx.solvers.sufficient_statistics import SufficientStatistics
@@ -80,6 +81,7 @@ __all__ = [
     "OneStep",
     "OutputPerturbation",
     "ScaledTarget",
+    "SpectralShrinkage",
     "Standardised",
     "SufficientStatistics",
     "configured",
