@@ -1,6 +1,7 @@
 """Additive models: shapes that lines miss, the fall-back to lines, exports, sets, shards and persons."""
 
 import csv
+import dataclasses
 import io
 import json
 
@@ -211,6 +212,62 @@ def test_straight_lines_are_those_of_the_linear_model():
         for kind in (dp.PrivateAdditiveClassifier, dp.PrivateLogisticRegression)
     )
     np.testing.assert_array_equal(straight.decision_function(NEW), line.decision_function(NEW))
+
+
+FEW = {"epsilon": 1.0, "delta": 1e-7, "bounds": (-1, 1), "random_state": 1}  # n mu/d is about 210
+
+
+def curved(errors, n=8000, bend=4.0):
+    """Eight columns, one of them with a parabola, and a target with errors."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (n, 8))
+    return X, bend * X[:, 0] ** 2 + bend / 4 * X[:, 1] + errors(rng, n)
+
+
+def test_few_records_have_shapes_if_the_tail_of_the_target_is_short():
+    X, y = curved(lambda rng, n: rng.normal(size=n))
+    model = dp.PrivateAdditiveRegressor(**FEW, y_bounds=(-6, 8)).fit(X, y)
+    assert len(model.shapes_["x0"].at) == 5
+    line = dp.PrivateLinearRegression(**FEW, y_bounds=(-6, 8)).fit(X, y)
+    errors = [np.mean((each.predict(X) - y) ** 2) / np.var(y) for each in (model, line)]
+    assert errors[0] < errors[1] - 0.2
+    assert "tail of the target" in str(model.privacy_statement_)
+
+
+def test_few_records_have_straight_lines_if_the_tail_of_the_target_is_long():
+    X, y = curved(lambda rng, n: rng.exponential(size=n) ** 3, bend=0.3)
+    model = dp.PrivateAdditiveRegressor(**FEW, y_bounds=(-2, 40)).fit(X, y)
+    assert all(len(model.shapes_[f"x{j}"].at) == 2 for j in range(8))
+    assert "for a target with a long tail more than for others" in str(model.shapes_)
+    line = dp.PrivateLinearRegression(**FEW, y_bounds=(-2, 40)).fit(X, y)
+    assert np.std(model.predict(X) - line.predict(X)) < 0.2 * np.std(y)  # noise of either
+    bent = dp.PrivateAdditiveRegressor(**FEW, y_bounds=(-2, 40), knots=5).fit(X, y)
+    assert len(bent.shapes_["x0"].at) == 5
+    assert model.plan_.solver.straight > model.plan_.solver.residual
+    planned = dp.PrivateAdditiveRegressor(**FEW, y_bounds=(-2, 40)).plan(*X.shape)
+    assert model.plan_.solver == planned.solver  # for any records
+
+
+def test_straight_lines_of_a_long_tail_have_the_path_of_the_linear_model():
+    model = dp.PrivateAdditiveRegressor(**FEW, y_bounds=(-2, 40))
+    plan, line = model.plan(8000, 8), dp.PrivateLinearRegression(**FEW, y_bounds=(-2, 40)).plan(8000, 8)
+    wide, narrow = plan.solver.innermost(plan), line.solver.innermost(line)
+    assert plan.solver.straight == line.solver.residual
+    lines = plan.solver.with_straight_lines().inner(plan.problem)
+    assert (lines.d, lines.loss) == (narrow.problem.d, narrow.problem.loss)
+    shorter = wide.solver.with_path_of(wide, lines)
+    assert shorter.step < wide.solver.step
+    lengths = [each._reached(lines, 8000, plan.budget) for each in (shorter, narrow.solver)]
+    assert lengths[0] == pytest.approx(lengths[1], rel=0.01)
+    given = dataclasses.replace(wide.solver, step=0.125)
+    assert given.with_path_of(wide, lines) == given
+
+
+def test_shapes_that_noise_on_the_tail_would_always_forbid_are_not_planned():
+    model = dp.PrivateAdditiveRegressor(**{**FEW, "epsilon": 0.1}, y_bounds=(-6, 8))
+    assert getattr(model.plan(7000, 1).solver, "basis", None) is None  # n mu/d is 140, and so is n mu
+    assert model.plan(60_000, 8).solver.straight > 0
+    assert model.plan(60_000, 1).solver.straight == 0  # enough records for any tail
 
 
 def test_a_cell_that_is_no_level_has_the_mean_contribution(model):

@@ -34,6 +34,7 @@ from dpcvx.losses import Loss
 from dpcvx.planning.additive import (
     KNOTS,
     KNOTS_OF_LABELS_BESIDE_ERRORS,
+    KNOTS_OF_NUMBERS,
     KNOTS_OF_NUMBERS_BESIDE_ERRORS,
     MOST_CANDIDATES,
     PAIRS_OF_LABELS,
@@ -42,6 +43,7 @@ from dpcvx.planning.additive import (
     KnotRule,
     default_knots,
     default_pairs,
+    needs_short_tail,
     pair_weight,
     ramp_weight,
     selects_pairs,
@@ -51,6 +53,7 @@ from dpcvx.planning.planner import default_clip
 from dpcvx.plans import Plan, Release, Solver
 from dpcvx.problem import Problem
 from dpcvx.solvers import NoisyGradientDescent, Standardised
+from dpcvx.solvers.scaled_target import asks_about_tail, target_stage
 from dpcvx.solvers.standardised import REACH
 from dpcvx.solvers.typical_data import inflation
 from dpcvx.words import is_number, quantity, show
@@ -185,8 +188,17 @@ class AdditiveModel(LinearModel):
             REACH,
         )
         return dataclasses.replace(
-            coordinates, basis=basis, candidates=candidates, selected=selected, droppable=droppable
+            coordinates,
+            basis=basis,
+            candidates=candidates,
+            selected=selected,
+            droppable=droppable,
+            straight=float(self._needs_short_tail(n, budget, columns)),
         )
+
+    def _needs_short_tail(self, n: int, budget: Budget, columns: Columns) -> bool:
+        """Whether the model has shapes only if the released tail of its target is short."""
+        return False
 
     def _droppable(self, columns: Columns) -> tuple[int, ...]:
         """Return the indices of the columns from which the fit selects; empty if it keeps all."""
@@ -300,8 +312,7 @@ class AdditiveModel(LinearModel):
         given = self.knots
         if isinstance(given, str) and given == "auto":
             rule = self._knot_rule_beside_errors if self.uncertainty else self._knot_rule
-            dropped = len(self._droppable(columns)) - int(self.selected_columns or 0)
-            return default_knots(n, budget, len(columns.levels) - max(dropped, 0), rule)
+            return default_knots(n, budget, self._kept_columns(columns), rule)
         whole = isinstance(given, numbers.Integral) and not isinstance(given, bool)
         if not whole or not (given == 0 or (FEWEST_KNOTS <= given <= MOST_KNOTS and given % 2)):
             raise WrongValue(
@@ -310,6 +321,11 @@ class AdditiveModel(LinearModel):
                 f"{show(given)}."
             )
         return int(given)
+
+    def _kept_columns(self, columns: Columns) -> int:
+        """Return the number of columns that the model keeps."""
+        dropped = len(self._droppable(columns)) - int(self.selected_columns or 0)
+        return len(columns.levels) - max(dropped, 0)
 
     def _every_pair(self, columns: Columns) -> tuple[tuple[int, int], ...]:
         """Return the pairs of features of different columns, of which one is a number."""
@@ -386,6 +402,10 @@ class AdditiveModel(LinearModel):
             "standardised columns; of numbers also ramps, with knots at the released mean plus released "
             f"standard deviations times {knots}; {products} of two columns"
         )
+        if solver.straight:
+            facts["basis"] += (
+                "; all ramps are 0 if the released tail of the target is long or hidden by noise"
+            )
         if self.monotone:
             facts["monotone"] = {str(key): int(sign) for key, sign in self.monotone.items()}
         if self.bounded:
@@ -426,6 +446,17 @@ class PrivateAdditiveRegressor(AdditiveModel, SquaredRegressor):
     """
 
     _geometry: ClassVar[str] = "l2"
+    _knot_rule: ClassVar[KnotRule] = KNOTS_OF_NUMBERS
+
+    def _needs_short_tail(self, n: int, budget: Budget, columns: Columns) -> bool:
+        automatic = self.knots == "auto" and not self.uncertainty
+        return automatic and needs_short_tail(n, budget, self._kept_columns(columns))
+
+    def _knot_count(self, n: int, budget: Budget, columns: Columns) -> int:
+        """Return the number of knots; none if noise will hide a tail on which they would depend."""
+        knots = super()._knot_count(n, budget, columns)
+        needed = knots > 0 and self._needs_short_tail(n, budget, columns)
+        return 0 if needed and not asks_about_tail(target_stage(n, budget)) else knots
 
 
 def _number_places(columns: Columns) -> tuple[int, ...]:

@@ -415,6 +415,9 @@ class Planning(Parameters):
     ) -> Plan:
         if coordinates is not None:
             residual = self._residual(coordinates.inner(problem), n, budget)
+            if coordinates.straight:
+                lines = self._residual(coordinates.with_straight_lines().inner(problem), n, budget)
+                coordinates = dataclasses.replace(coordinates, straight=lines)
             coordinates = dataclasses.replace(coordinates, residual=residual)
         inner = problem
         if coordinates is not None:

@@ -10,6 +10,7 @@ from dpcvx.solvers.defaults import default
 __all__ = [
     "KNOTS",
     "KNOTS_OF_LABELS_BESIDE_ERRORS",
+    "KNOTS_OF_NUMBERS",
     "KNOTS_OF_NUMBERS_BESIDE_ERRORS",
     "MOST_CANDIDATES",
     "PAIRS_OF_LABELS",
@@ -18,6 +19,7 @@ __all__ = [
     "KnotRule",
     "default_knots",
     "default_pairs",
+    "needs_short_tail",
     "pair_weight",
     "ramp_weight",
     "selects_pairs",
@@ -26,6 +28,8 @@ __all__ = [
 
 KnotRule = tuple[tuple[float, int], ...]  # least n mu/d, and the number of knots from there on
 KNOTS: KnotRule = default("planning.additive.KNOTS")
+KNOTS_OF_NUMBERS: KnotRule = default("planning.additive.KNOTS_OF_NUMBERS")
+WHATEVER_TAIL: float = default("planning.additive.WHATEVER_TAIL")
 KNOTS_OF_LABELS_BESIDE_ERRORS: KnotRule = default("planning.additive.KNOTS_OF_LABELS_BESIDE_ERRORS")
 KNOTS_OF_NUMBERS_BESIDE_ERRORS: KnotRule = default("planning.additive.KNOTS_OF_NUMBERS_BESIDE_ERRORS")
 KNOT_REACH: float = default("planning.additive.KNOT_REACH")
@@ -51,6 +55,11 @@ def default_knots(n: int, budget: Budget, columns: int, rule: KnotRule) -> int:
     """Return the number of knots of each shape, 0 for straight lines."""
     known = precision(n, budget, columns)
     return max((knots for least, knots in rule if known >= least), default=0)
+
+
+def needs_short_tail(n: int, budget: Budget, columns: int) -> bool:
+    """Whether shapes of a regression are worth their noise only if the target's tail is short."""
+    return precision(n, budget, columns) < WHATEVER_TAIL
 
 
 def default_pairs(n: int, budget: Budget, columns: int, pairs: int, least: float) -> bool:

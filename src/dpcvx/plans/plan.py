@@ -139,6 +139,13 @@ class Solver(Protocol):
         """
         return self
 
+    def with_path_of(self, plan: Plan, problem: Problem) -> Solver:
+        """Return the solver with step sizes for a problem of fewer features; the others are 0 by now.
+
+        `plan`: the solver's own; its queries are not changed.
+        """
+        return self
+
     def with_redundant(self, directions: Vector) -> Solver:
         """Return the solver for a parameter with redundant directions, along which no score changes.
 

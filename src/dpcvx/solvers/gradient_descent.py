@@ -152,6 +152,15 @@ class NoisyGradientDescent(Solver):
         longest = self.stride / (bend * plan.problem.smoothness)
         return replace(self, step=min(longest, H / _unit_travel(T, momentum)))
 
+    def with_path_of(self, plan: Plan, problem: Problem) -> NoisyGradientDescent:
+        """Return the solver with the path length of another problem; a step size that was given stays."""
+        free = replace(self, step=None)
+        T, step, momentum = free._schedule(plan.problem, plan.n, plan.budget)
+        if self.step != step:
+            return self
+        H, longest = free._travel(problem, plan.n, plan.budget), self.stride / problem.smoothness
+        return replace(self, step=min(longest, H / _unit_travel(T, momentum)))
+
     def run(self, plan: Plan, ask: Asking) -> Vector:
         """Descend along the oracle's gradients."""
         C, T = plan.problem.C, plan.n_calls

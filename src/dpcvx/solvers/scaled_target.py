@@ -34,6 +34,7 @@ __all__ = [
     "ScaledTarget",
     "TargetScale",
     "TargetUnits",
+    "asks_about_tail",
     "can_be_scaled",
     "count_records",
     "covering_deviations",
@@ -74,6 +75,7 @@ MISFIT: float = default("solvers.scaled_target.MISFIT")
 NOISY: float = default("solvers.scaled_target.NOISY")
 MOST_SHARE = 0.98  # largest distance of a start from the middle of shares that are mapped to [-1, 1]
 LEAST_MEAN = 0.05  # of a target >= 0, in its standard deviations: the noise on the mean can be larger
+FEWEST_SEEN = 3  # answers before the question about the tail; enough of the last ones must show the spread
 TAIL_NOISE: float = default("solvers.scaled_target.TAIL_NOISE")
 LONG_TAIL: float = default("solvers.scaled_target.LONG_TAIL")
 LOST_DEVIATION: float = default("solvers.scaled_target.LOST_DEVIATION")
@@ -115,7 +117,7 @@ class TargetScale:
         skewed = relative and self.deviation > SKEWED * self.center
         return self.caution or (LOW_MEANS if skewed else None)
 
-    def units(self, loss: Loss, residual: float = RESIDUAL[1]) -> TargetUnits:
+    def units(self, loss: Loss, residual: float = RESIDUAL[1], straight: float = 0.0) -> TargetUnits:
         """Return the units of a fit with this loss.
 
         The residuals of squared loss matter most where a few targets are far from all others. With a long
@@ -125,13 +127,18 @@ class TargetScale:
         the mean. Shares keep their unit. The unit of amounts is 1.5 standard deviations, or the mean if that
         is larger.
 
-        `residual`: planned clip of residuals, in standard deviations.
+        `residual`: planned clip of residuals, in standard deviations; `straight`: clip unless the tail is
+        known to be short, 0 for the planned one.
         """
         if loss.link == "identity":
             kept = min(max(residual, RESIDUAL[0]), RESIDUAL[1]) / RESIDUAL[1]
-            unit = UNIT * self.deviation / (kept if self.long_tail and loss.affine else 1.0)
             tail = "unknown" if self.within is None else "long" if self.within < DOUBTFUL_TAIL else ""
-            return TargetUnits(self.center, unit, self.center, unit, tail=tail if loss.affine else "")
+            tail = tail if loss.affine else ""
+            smaller = kept if self.long_tail and loss.affine else 1.0
+            if straight and tail:
+                smaller = min(smaller, residual / straight)
+            unit = UNIT * self.deviation / smaller
+            return TargetUnits(self.center, unit, self.center, unit, tail=tail)
         if loss.link == "logit":
             center = min(max(self.center, -MOST_SHARE), MOST_SHARE)
             start = math.log((1 + center) / (1 - center))
@@ -271,6 +278,12 @@ def _looks(n: int, budget: Budget, share: float) -> int:
     return min(max(math.floor((LOOK_NOISE / one.noise) ** 2), LOOKS[0]), LOOKS[1])
 
 
+def asks_about_tail(stage: Stage) -> bool:
+    """Whether the last of these questions about a target may be one of its tail, by public numbers."""
+    mechanism: Any = stage.mechanism
+    return bool(mechanism.noise <= TAIL_NOISE) and stage.n_calls > FEWEST_SEEN
+
+
 def measure_target(
     stage: Stage,
     n: int,
@@ -304,7 +317,8 @@ def measure_target(
     answers: list[tuple[float, float, float, float]] = []
     present, within = n, None
     for left in reversed(range(stage.n_calls)):
-        if left == 0 and mechanism.noise <= TAIL_NOISE and len(seen) > 2 and sum(seen[-3:]) >= shown:
+        enough = len(seen) >= FEWEST_SEEN and sum(seen[-FEWEST_SEEN:]) >= shown
+        if left == 0 and asks_about_tail(stage) and enough:
             within = n / present * float(ask.target(center, deviation, place)[2]) + mechanism.noise
             break
         answer = ask.target(center, reach, place)
@@ -338,13 +352,19 @@ def measure_target(
 
 
 def measure_units(
-    stage: Stage, plan: Plan, ask: Asking, residual: float, *, centred: bool, shown: int = 3
+    stage: Stage,
+    plan: Plan,
+    ask: Asking,
+    residual: float,
+    *,
+    centred: bool,
+    shown: int = 3,
+    straight: float = 0.0,
 ) -> tuple[TargetUnits, int, str | None]:
     """Return the units of a fit's targets, the number of records that have one, and a warning or None.
 
     Several targets are measured one after the other, and each has units of its own. The warning is the first
-    that a target has. `stage`: of `target_stage`; `residual`: planned clip of residuals, in standard
-    deviations.
+    that a target has. `stage`: of `target_stage`; `residual`, `straight`: see `TargetScale.units`.
     """
     problem, K = plan.problem, plan.problem.outputs
     loss, limit = problem.loss, problem.loss.y_range[1]
@@ -354,7 +374,7 @@ def measure_units(
         measure_target(one, plan.n, ask, limit, centred=centred, shown=shown, place=place) for place in places
     ]
     doubts = [scale.doubt(loss) for scale in scales]
-    units = [scale.units(loss, residual) for scale in scales]
+    units = [scale.units(loss, residual, straight) for scale in scales]
     present = min(scale.present for scale in scales)
     if K == 1:
         return units[0], present, doubts[0]

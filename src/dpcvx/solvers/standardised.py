@@ -92,6 +92,8 @@ class Standardised(ScaledFit):
     length is released; the fit is one of these features, and its answer stays in their units (`Region` maps
     new rows). Means and deviations of the cells place the knots, so a basis costs no question of its own. A
     column whose released mean square says that its cells are at the two ends of their bounds has no ramps.
+    With few records no column has any if the target's tail, which is released with its scale, is long or
+    hidden by noise: all ramps are 0, and residuals are clipped as those of straight lines are.
 
     Where the products of all pairs of columns would be too many features, some of them are selected first:
     those along which the loss of the constant model falls most. The share of the second label, which that
@@ -153,6 +155,10 @@ class Standardised(ScaledFit):
     # score, and with a basis
     score: tuple[float, ...] = field(default=(), repr=False)
 
+    # clip of residuals, in standard deviations, of a fit whose ramps are 0 unless the target's tail is known
+    # to be short; 0 if they do not depend on it
+    straight: float = field(default=0.0, repr=False)
+
     standardises: ClassVar[bool] = True
 
     def with_coordinates(self, solver: Solver) -> Solver:
@@ -200,6 +206,10 @@ class Standardised(ScaledFit):
         if self.basis is None:
             return problem.d + bool(self.score)
         return self.fitted_basis(self.basis).width
+
+    def with_straight_lines(self) -> Standardised:
+        """Return the fit of standardised cells alone."""
+        return replace(self, basis=None, residual=self.straight or self.residual, straight=0.0)
 
     def fitted_basis(self, basis: AdditiveBasis) -> AdditiveBasis:
         """Return a basis of the size of the fit, which does not depend on the selection."""
@@ -424,8 +434,19 @@ class Standardised(ScaledFit):
             units = TargetUnits(level=log_odds, start=log_odds)
             return self.solver.with_log_odds(self._fit(plan), log_odds), units, None, None
         shown = enough_shown(self.solver)
-        found = measure_units(plan.stages[0], plan, ask, self.residual, centred=self.intercept, shown=shown)
-        return self.solver, *found
+        units, present, caution = measure_units(
+            plan.stages[0],
+            plan,
+            ask,
+            self.residual,
+            centred=self.intercept,
+            shown=shown,
+            straight=self.straight,
+        )
+        solver = self.solver
+        if self.straight and units.tail:
+            solver = solver.with_path_of(self._fit(plan), self.with_straight_lines().inner(plan.problem))
+        return solver, units, present, caution
 
     def run(self, plan: Plan, ask: Asking) -> Vector:
         """Measure, map the records, fit, and map the coefficients back."""
@@ -456,7 +477,8 @@ class Standardised(ScaledFit):
         if self.basis is not None:
             # Cells are in [-x_inf, x_inf]: a mean square about 0 of x_inf^2 leaves them at the two ends.
             squared = (m**2 + s**2) / problem.bounds.x_inf**2
-            flat = tuple(j for j in self.basis.numbers if squared[j] >= TWO_VALUED)
+            lines = self.straight and units.tail
+            flat = tuple(j for j in self.basis.numbers if lines or squared[j] >= TWO_VALUED)
             basis = replace(self.basis, reach=self.reach, flat=flat)
         score = self._public_score(s) if self.score else None
         spread = self.reach * s if basis is None and score is None else s
