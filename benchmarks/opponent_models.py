@@ -31,19 +31,67 @@ def opendp(codes, sizes, rho, method, options):
         data=frame, privacy_unit=dp.unit_of(contributions=1), privacy_loss=dp.loss_of(rho=rho)
     )
     cuts = {name: [k + 0.5 for k in range(size - 1)] for name, size in zip(names, sizes, strict=True)}
-    if (iterations := options.pop("iters", None)) is not None:
-        from mbi.estimation import mirror_descent
-
-        def estimator(domain, loss, *, potentials=None):
-            began = time.process_time()
-            found = mirror_descent(domain, loss, potentials=potentials, iters=iterations)
-            print(f"fit of {len(loss)} tables: {time.process_time() - began:.1f} s", flush=True)
-            return found
-
-        options["estimator"] = estimator
+    if (iterations := options.pop("iterations", None)) is not None:
+        options["estimator"] = opendp_estimator(iterations)
     algorithm = {"aim": dp.mbi.AIM, "mst": dp.mbi.MST}[method](**options)
     table = context.query(rho=rho).contingency_table(cuts=cuts, algorithm=algorithm).release()
     return table.model, names
+
+
+def opendp_estimator(iterations):
+    """Fit of graphical_model.py in place of that of the package `mbi`, which compiles each new model."""
+    import mbi
+
+    from graphical_model import Measured, count_cells, fit
+
+    def size_of(domain, cliques):
+        places = [[domain.attributes.index(name) for name in clique] for clique in cliques]
+        return 8 * count_cells([domain.size((name,)) for name in domain.attributes], places) / 2**20
+
+    mbi.junction_tree.hypothetical_model_size = size_of  # the same rule, without graphs of another package
+
+    class Fitted(mbi.MarkovRandomField):
+        """A model whose tables are those of `graphical_model.Model`."""
+
+        def project(self, attrs):
+            names = (attrs,) if isinstance(attrs, str) else tuple(attrs)
+            places = tuple(self.domain.attributes.index(name) for name in names)
+            return mbi.Factor(self.domain.project(names), self.total * self.fitted.table(places))
+
+        def synthetic_data(self, rows=None, method="round"):
+            codes = self.fitted.draw(rows, np.random.default_rng(0))
+            return mbi.Dataset(dict(zip(self.domain.attributes, codes.T, strict=True)), self.domain)
+
+    def estimator(domain, loss, *, potentials=None):
+        names = list(domain.attributes)
+        sizes = [domain.size((name,)) for name in names]
+        measured, began = Measured(), time.process_time()
+        for each in loss:
+            places = [names.index(name) for name in each.clique]
+            order = np.argsort(places)
+            values = np.asarray(each.noisy_measurement, dtype=float).reshape([sizes[j] for j in places])
+            table = tuple(places[k] for k in order)
+            measured.add(table, values.transpose(order), float(each.stddev))
+        start = {}
+        for clique in () if potentials is None else potentials.cliques:
+            places = tuple(names.index(name) for name in clique)
+            start[places] = np.asarray(potentials.arrays[clique].values)
+        model = fit(sizes, measured, start=start, iterations=iterations)
+        total = measured.total()
+        arrays = {
+            tuple(names[j] for j in table): mbi.Factor(
+                domain.project(tuple(names[j] for j in table)), potential
+            )
+            for table, potential in model.potentials.items()
+        }
+        vector = mbi.CliqueVector(domain, list(arrays), arrays)
+        found = Fitted(potentials=vector, marginals=vector, total=total)
+        object.__setattr__(found, "fitted", model)
+        cells = sum(share.size for share in model.shares)
+        print(f"{len(arrays)} tables, {cells} cells: {time.process_time() - began:.1f} s", flush=True)
+        return found
+
+    return estimator
 
 
 def dpmm(codes, sizes, rho, method, options):
@@ -86,7 +134,7 @@ def main(source, result, method, options):
     if rows:
         drawn = model.synthetic_data(rows=rows) if package == "opendp" else generator.generate(rows)
         columns = drawn.to_dict() if package == "opendp" else drawn
-        found["records"] = np.stack([np.asarray(columns[name]) for name in names], axis=1).astype(np.int16)
+        found["records"] = np.stack([np.asarray(columns[name]) for name in names], axis=1).astype(np.int8)
     np.savez(result, **found)
 
 
