@@ -1,8 +1,12 @@
 """Write docs/paper_statements.json: the numbered statements of the five papers, read from their texts.
 
-`python docs/paper_statements.py` expects the texts in the folder that DPCVX_PAPERS names, by default
-../shared/papers beside the repository. The file holds kinds and numbers alone, no text. A test compares it
-with the rows of paper_to_code.md, and with the texts where they are found.
+    python docs/paper_statements.py [FOLDER]
+
+FOLDER holds the five papers as plain text, named as in `TEXTS`: download them (paper_to_code.md has the
+references) and convert each with `pdftotext paper.pdf name.txt`. Without it the folder is the one that
+DPCVX_PAPERS names, or ../shared/papers beside the repository. The file that is written holds kinds and
+numbers alone, no text, and is part of the repository: the papers are needed only to read the numbers anew. A
+test compares it with the rows of paper_to_code.md, and with the texts where they are found.
 
 A statement is a numbered algorithm, theorem, lemma, claim, corollary, fact, proposition or remark.
 Definitions fix words and claim nothing; figures of U15 are games of its proofs, apart from Figure 3.
@@ -13,6 +17,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -46,17 +51,27 @@ def _order(statement: tuple[str, str]) -> tuple[str, list[tuple[int, str]]]:
     return kind, [(int(part), "") if part.isdigit() else (10**6, part) for part in number.split(".")]
 
 
-def read() -> dict[str, list[str]]:
+def read(folder: Path = FOLDER) -> dict[str, list[str]]:
     """Return the statements of every paper whose text is found."""
-    paths = {key: FOLDER / name for key, name in TEXTS.items()}
+    paths = {key: folder / name for key, name in TEXTS.items()}
     return {key: statements(path.read_text()) for key, path in paths.items() if path.is_file()}
 
 
-if __name__ == "__main__":
-    found = read()
+def main(arguments: list[str]) -> None:
+    """Read the texts and write the list."""
+    if len(arguments) > 1 or any(each.startswith("-") for each in arguments):
+        raise SystemExit(__doc__)
+    folder = Path(arguments[0]) if arguments else FOLDER
+    found = read(folder)
     if missing := sorted(TEXTS.keys() - found.keys()):
+        names = "\n".join(f"  {TEXTS[key]} ({key})" for key in missing)
         raise SystemExit(
-            f"No text of {', '.join(missing)} in {FOLDER}. Set DPCVX_PAPERS to the folder of the papers."
+            f"These texts are not in {folder}:\n{names}\nDownload the papers, convert them with pdftotext, "
+            "and name their folder: python docs/paper_statements.py FOLDER. Nothing was written."
         )
     (HERE / "paper_statements.json").write_text(json.dumps(found, indent=1) + "\n")
     print({key: len(names) for key, names in found.items()})
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

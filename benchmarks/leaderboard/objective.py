@@ -59,6 +59,8 @@ class Problem:
         Size of the l1 ball where the task fixes one, which then has no intercept; 0 for none.
     least : float
         Least mean square on X_test where the task fixes the ball.
+    table : bool
+        Whether it is a table of people, of which nothing but bounds and levels is known.
     lines : dict
         Scores that a theorem excludes or allows, by name and then by epsilon.
     """
@@ -76,6 +78,7 @@ class Problem:
     quantile: float = 0.0
     radius: float = 0.0
     least: float = 0.0
+    table: bool = False
     lines: dict[str, dict[float, float]] = field(default_factory=dict)
 
     @property

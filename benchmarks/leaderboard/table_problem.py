@@ -42,4 +42,5 @@ def table_problem(kind: str, name: str, target: str, seed: int, quantile: float 
         levels=np.array(levels),
         y_bounds=np.array(task.declared.get("y_bounds", ())),
         quantile=quantile,
+        table=True,
     )

@@ -4,6 +4,8 @@ import importlib.util
 import json
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -75,6 +77,15 @@ def test_the_list_of_statements_is_that_of_the_texts():
     ]
     for paper, found in module.read().items():  # the texts are not part of the repository
         assert found == NUMBERED[paper]
+
+
+def test_the_list_of_statements_says_which_texts_it_needs(tmp_path):
+    command = [sys.executable, str(DOCS / "paper_statements.py"), str(tmp_path)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 1
+    assert str(tmp_path) in run.stderr
+    assert "ullman-pmw-beyond-linear-queries.txt (U15)" in run.stderr
+    assert "Nothing was written." in run.stderr
 
 
 def test_every_statement_cited_by_a_solver_has_a_row():

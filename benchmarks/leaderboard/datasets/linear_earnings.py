@@ -1,4 +1,4 @@
-"""Linear regression: hourly earnings of US workers."""
+"""A number from a table: hourly earnings of US workers."""
 
 from leaderboard.table_problem import table_problem
 
@@ -6,7 +6,7 @@ from leaderboard.table_problem import table_problem
 class Dataset:
     """AER/CPSSW8, target earnings, of the test list of benchmarks/tables.py."""
 
-    title = "linear: earnings"
+    title = "table: earnings"
     kind = "regression"
 
     def get_data(self, seed):

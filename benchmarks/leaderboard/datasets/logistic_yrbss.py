@@ -1,4 +1,4 @@
-"""Logistic regression: gender from answers of pupils about health."""
+"""Two classes from a table: gender from answers of pupils about health."""
 
 from leaderboard.table_problem import table_problem
 
@@ -6,7 +6,7 @@ from leaderboard.table_problem import table_problem
 class Dataset:
     """openintro/yrbss, target gender, of the test list of benchmarks/tables.py."""
 
-    title = "logistic: pupils"
+    title = "table: pupils"
     kind = "binary"
 
     def get_data(self, seed):

@@ -15,6 +15,8 @@ ESTIMATORS = {
     "several targets": "PrivateLowRankRegression",
     "quantile": "PrivateQuantileRegressor",
 }
+# Predictions from a table, by docs/how_to_choose.md: additive models, which are linear where records are few.
+OF_TABLES = {"binary": "PrivateAdditiveClassifier", "regression": "PrivateAdditiveRegressor"}
 
 
 class Solver:
@@ -49,7 +51,8 @@ class Solver:
             declared["groups"] = [np.flatnonzero(problem.groups == g) for g in np.unique(problem.groups)]
         if problem.radius:
             declared |= {"radius": problem.radius, "fit_intercept": False}
-        model = getattr(dpcvx, ESTIMATORS[problem.kind])(
+        chosen = {**ESTIMATORS, **OF_TABLES} if problem.table else ESTIMATORS
+        model = getattr(dpcvx, chosen[problem.kind])(
             epsilon=epsilon, delta=problem.delta, random_state=seed, **declared
         ).fit(X, problem.y)
         if problem.kind in LABELS:

@@ -180,10 +180,10 @@ def residual_deviations(problem: Problem, n: int, budget: Budget) -> float:
 
     Of K targets the norm of all residuals is clipped, at sqrt(K) times as much (`joint_clip`). The noise is
     larger by that factor, and norms of K residuals differ less from each other than single residuals do: the
-    largest clip is 1 + 1.5/sqrt(K).
+    largest clip is 1 + 1.5/K.
     """
     root = math.sqrt(problem.outputs)
-    most = 1 + (RESIDUAL[1] - 1) / root
+    most = 1 + (RESIDUAL[1] - 1) / problem.outputs
     if budget.delta == 0:
         return most
     share = n * _mu(budget) / (budget.neighbours.rows * problem.d * root * MANY)
