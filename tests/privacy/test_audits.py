@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import dpcvx as dp
 import dpcvx.mechanisms.gradient
@@ -21,7 +22,7 @@ from dpcvx.audit.distinguish import (
     lower_range,
 )
 from dpcvx.audit.laws import law_tests
-from dpcvx.audit.one_run import audit_one_run, one_run_epsilon
+from dpcvx.audit.one_run import _p_value, audit_one_run, one_run_epsilon
 from dpcvx.audit.times import time_test
 from dpcvx.audit.worst_cases import sparse_vector_epsilon
 from dpcvx.errors import WrongValue
@@ -161,6 +162,36 @@ def test_right_guesses_refute_a_small_epsilon_and_lucky_ones_do_not():
     bounds = [one_run_epsilon(1000, 100, 95, delta) for delta in (0.0, 1e-6, 1e-4, 1e-3)]
     assert bounds == sorted(bounds, reverse=True)
     assert bounds[-1] < bounds[0]
+
+
+def test_bounds_are_those_of_the_paper():
+    """Steinke, Nasr and Jagielski 2023: examples of their appendix on implementation, as printed."""
+    assert one_run_epsilon(1000, 100, 75, 1e-4) == pytest.approx(0.673, abs=5e-4)
+    assert _p_value(100, 100, 75, np.log(3), 0.0) == pytest.approx(0.553, abs=5e-4)
+
+
+@pytest.mark.parametrize(
+    ("canaries", "epsilon", "delta"), [(20, 1.0, 1e-2), (200, 0.5, 1e-4), (50, 2.0, 1e-3)]
+)
+def test_a_part_of_delta_that_gives_canaries_away_stays_below_the_bound(canaries, epsilon, delta):
+    """Exact chances of releases that use up delta: with chance delta m / i they give away i random canaries.
+
+    All other signs are told with chance e^epsilon / (1 + e^epsilon), so that each canary loses delta.
+    """
+    chance = 1 / (1 + np.exp(-epsilon))
+    largest = 0.0
+    given = np.arange(max(1, int(2 * delta * canaries)), canaries + 1)
+    often = delta * canaries / given
+    for right in range(1, canaries + 1):
+        bound = _p_value(canaries, canaries, right, epsilon, delta)
+        usual = stats.binom.sf(right - 1, canaries, chance)
+        exact = (
+            (1 - often) * usual + often * stats.binom.sf(right - given - 1, canaries - given, chance)
+        ).max()
+        assert exact <= bound
+        if usual < 0.5:
+            largest = max(largest, (exact - usual) / (bound - usual))
+    assert largest > 1 / 12  # a twelfth of the term would be too little
 
 
 def test_guesses_of_randomised_signs_stay_below_the_truth():

@@ -66,7 +66,19 @@ def one_run_epsilon(canaries: int, guesses: int, right: int, delta: float) -> fl
 
 
 def _p_value(canaries: int, guesses: int, right: int, epsilon: float, delta: float) -> float:
-    """Return a bound on P(at least this many right guesses) for any (epsilon, delta)-private release."""
+    """Return a bound on P(at least this many right guesses) for any (epsilon, delta)-private release.
+
+    Of m canaries with fair signs r are guessed. With W ~ Binomial(r, e^epsilon / (1 + e^epsilon)),
+        P(right >= v) <= P(W >= v) + 2 m delta max over 1 <= i <= m of P(v - i <= W < v) / i
+    (Steinke, Nasr and Jagielski 2023, main theorem). For one canary let p and q be the densities of the
+    release for its two signs, the signs before it given. Without delta, p <= e^epsilon q: whatever is
+    released, the likelier sign has chance at most e^epsilon / (1 + e^epsilon), and W dominates. With delta
+    the integral of (p - e^epsilon q)+ is at most delta, and so is that with p and q exchanged: releases that
+    give this canary away have chance at most 2 delta. The number F of canaries that are given away has mean
+    at most 2 m delta, and their proof shows that right guesses are dominated by W + F with W independent of
+    F. P(W + F >= v) is P(W >= v) plus the sum over i of P(F = i) P(v - i <= W < v), where the sum of
+    i P(F = i) is at most 2 m delta. Beyond i = v the ratio falls: W is at least 0.
+    """
     from scipy import stats
 
     law = stats.binom(guesses, 1 / (1 + math.exp(-epsilon)))
