@@ -1,5 +1,6 @@
 """`dpcvx audit`: it finds nothing in honest code, finds planted faults, and says when it read records."""
 
+import dataclasses
 import json
 import warnings
 
@@ -10,8 +11,12 @@ from scipy import stats
 import dpcvx as dp
 import dpcvx.mechanisms.gradient
 import dpcvx.mechanisms.lattice_gaussian
+import dpcvx.queries.budget_split
+import dpcvx.queries.mechanisms
+import dpcvx.queries.private_side
+import dpcvx.tuning.score
 from dpcvx.audit import CASES, FitData, audit, audit_case, hostile_neighbours, replay_fit
-from dpcvx.audit.audit_report import AuditedFit, AuditReport, audit_model, example_fits
+from dpcvx.audit.audit_report import AuditedFit, AuditReport, audit_model
 from dpcvx.audit.densities import density_tests
 from dpcvx.audit.distinguish import (
     ErrorRates,
@@ -21,12 +26,16 @@ from dpcvx.audit.distinguish import (
     lower_mu,
     lower_range,
 )
+from dpcvx.audit.examples import METHODS, example_engines, example_fits, example_solvers
+from dpcvx.audit.fits import replay_release
 from dpcvx.audit.laws import law_tests
 from dpcvx.audit.one_run import _p_value, audit_one_run, one_run_epsilon
 from dpcvx.audit.times import time_test
 from dpcvx.audit.worst_cases import sparse_vector_epsilon
 from dpcvx.errors import WrongValue
+from dpcvx.estimators.registry import ESTIMATORS, ROW_ESTIMATORS
 from dpcvx.noise import SeededGenerator
+from dpcvx.solvers import SOLVERS
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-1, 1, (120, 2))
@@ -44,7 +53,19 @@ def make():
     return dp.PrivateLogisticRegression(**settings)
 
 
-@pytest.mark.parametrize("name", ["gradient", "selection", "moments", "target", "quantile", "private score"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "gradient",
+        "selection",
+        "moments",
+        "target",
+        "quantile",
+        "regression of an engine",
+        "regression about persons",
+        "private score",
+    ],
+)
 def test_the_worst_pair_of_a_mechanism_uses_up_its_claim_and_no_more(name):
     """Signal over noise in the transcript, exactly: 0.99 of the claim at least, all of it at most."""
     found = audit_case(CASES[name](), 4, 0.05)
@@ -146,6 +167,99 @@ def test_every_path_of_a_fit_is_replayed(name):
     found = replay_fit(fit, data, neighbours["huge"], "huge")
     assert found.holds, found
     assert found.share > 0.1  # it changes something
+
+
+def test_every_estimator_solver_and_method_of_an_engine_is_replayed():
+    estimators = {type(fit()).__name__ for fit, _ in example_fits().values()}
+    assert estimators == {*ESTIMATORS, *ROW_ESTIMATORS, "PrivateSearchCV"}
+    assert set(example_solvers()) == {solver.__name__ for solver in SOLVERS}
+    assert set(example_engines()) == {f"engine: {method}" for method in (*METHODS, "persons")}
+    assert set(METHODS) == set(dpcvx.queries.budget_split.METHODS)
+
+
+SLOW = ("NoisySVRG", "NoisySVRGPlusPlus", "engine: warm", "engine: offline", "engine: persons")
+SOLVERS_AND_ENGINES = [
+    pytest.param(name, marks=[pytest.mark.long] if name in SLOW else [])
+    for name in (*example_solvers(), *example_engines())
+]
+
+
+@pytest.mark.parametrize("name", SOLVERS_AND_ENGINES)
+def test_solvers_and_engines_show_nothing_but_their_answers(name):
+    publish, records, neighbours = {**example_solvers(), **example_engines()}[name]
+    publish(records)
+    shares = []
+    for kind, other in neighbours[:2] + neighbours[-1:]:
+        found = replay_release(publish, records, other, kind)
+        assert found.holds, (kind, found)
+        shares.append(found.share)
+    inside = name == "ObjectivePerturbation"  # its noise is in the objective: exact densities are for it
+    assert (max(shares) > 0.1) != inside
+
+
+def half_the_noise(patch):
+    mechanism = dpcvx.queries.mechanisms.NoisyHistogram
+    noise = mechanism.gaussians.fget
+    patch.setattr(
+        mechanism,
+        "gaussians",
+        property(
+            lambda self: tuple(dataclasses.replace(g, sensitivity=g.sensitivity // 2) for g in noise(self))
+        ),
+    )
+    return "engine: histogram"
+
+
+def double_score(patch):
+    score = dpcvx.queries.mechanisms.PublicAnswer.score
+    patch.setattr(dpcvx.queries.mechanisms.PublicAnswer, "score", lambda self, data: 2 * score(self, data))
+    return "engine: multiplicative_weights"
+
+
+def gradient_without_bound(patch):
+    residuals = dpcvx.queries.private_side._residuals
+    patch.setattr(dpcvx.queries.private_side, "_residuals", lambda *given: 2 * residuals(*given))
+    return "engine: composition"
+
+
+def message_about_a_cell(patch):
+    read = dpcvx.queries.Counts.of.__func__
+
+    def telling(cls, universe, table, *rest):
+        if any(cell is None for cell in table["sex"]):
+            warnings.warn("A cell is missing.", stacklevel=1)
+        return read(cls, universe, table, *rest)
+
+    patch.setattr(dpcvx.queries.Counts, "of", classmethod(telling))
+    return "engine: histogram"
+
+
+@pytest.mark.parametrize(
+    "fault", [half_the_noise, double_score, gradient_without_bound, message_about_a_cell]
+)
+def test_replays_of_engines_find_faults(fault, monkeypatch):
+    publish, records, neighbours = example_engines()[fault(monkeypatch)]
+    assert not all(replay_release(publish, records, other, kind).holds for kind, other in neighbours)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("fault", [None, "noise", "score"])
+def test_replays_of_searches_find_faults_in_fits_and_scores(fault, monkeypatch):
+    fit, data = example_fits()["search with scores on the rows of the fits"]
+    if fault == "score":  # it is charged as if its noise were larger
+        totals = dpcvx.tuning.score.NoisyScore.event.fget
+        monkeypatch.setattr(
+            dpcvx.tuning.score.NoisyScore,
+            "event",
+            property(lambda self: dataclasses.replace(totals(self), noise_multiplier=1e3)),
+        )
+    if fault == "noise":
+        draw = dpcvx.mechanisms.lattice_gaussian.LatticeGaussian.draw
+        monkeypatch.setattr(
+            dpcvx.mechanisms.lattice_gaussian.LatticeGaussian, "draw", lambda self, rng: draw(self, rng) // 2
+        )
+    other = data.with_rows([0], [[10.0, -10.0, 10.0]], -2.0)
+    assert replay_fit(fit, data, other, "another row").holds == (fault is None)
 
 
 def test_a_fit_that_is_refused_is_no_replay():

@@ -7,6 +7,7 @@ eta for selections, and the plain ratio of probabilities for anything else.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,18 +28,22 @@ class ErrorRates:
     miss: float  # P(says D | D')
 
 
-def best_rates(one: Vector, other: Vector, failure: float) -> ErrorRates:
+def best_rates(
+    one: Vector, other: Vector, failure: float, measure: Callable[[ErrorRates], float] | None = None
+) -> ErrorRates:
     """Return error rates of the best threshold: chosen on the first half of the runs, bounded on the second.
 
-    `one`, `other`: a statistic of runs on D and on D', larger on D; `failure`: chance that a bound is wrong.
+    `one`, `other`: a statistic of runs on D and on D', larger on D; `failure`: chance that a bound is wrong;
+    `measure`: what the threshold makes largest, by default `lower_mu`.
     """
+    measure = measure or lower_mu
     half = len(one) // 2
     cuts = np.unique(np.quantile(np.concatenate([one[:half], other[:half]]), np.linspace(0.02, 0.98, 97)))
     counts = (one[:half, None] < cuts).sum(axis=0), (other[:half, None] >= cuts).sum(axis=0)
     # By its confidence bounds, so that a rare event is chosen only if it was seen often enough.
     bounded = [_upper(each, half, failure) for each in counts]
     known = [ErrorRates(float(a), float(b)) for a, b in zip(*bounded, strict=True)]
-    cut = cuts[max(range(len(cuts)), key=lambda place: lower_mu(known[place]))]
+    cut = cuts[max(range(len(cuts)), key=lambda place: measure(known[place]))]
     runs = len(one) - half
     last = np.array([(one[half:] < cut).sum(), (other[half:] >= cut).sum()])
     return ErrorRates(*map(float, _upper(last, runs, failure)))

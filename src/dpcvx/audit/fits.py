@@ -18,17 +18,19 @@ from typing import Any
 import numpy as np
 
 from dpcvx.arrays import IntVector
-from dpcvx.audit.watch import WatchedAnswer, mu_between, range_between, watching
+from dpcvx.audit.watch import WatchedAnswer, epsilon_between, mu_between, range_between, watching
 from dpcvx.data.cells import open_typed
 from dpcvx.errors import DpcvxError, WrongValue
-from dpcvx.events import Event, Exponential, Gaussian, PerturbedObjective, Poisson, count_leaves
+from dpcvx.events import Event, Exponential, Gaussian, PerturbedObjective, Poisson, PureDP, count_leaves
 
 __all__ = [
     "KINDS",
     "FitData",
     "ReplayedFit",
     "hostile_neighbours",
+    "is_search",
     "replay_fit",
+    "replay_release",
     "search_neighbour",
     "warm_up",
 ]
@@ -160,6 +162,11 @@ def _taken(values: Any, places: IntVector) -> Any:
     return np.asarray(values)[places]
 
 
+def is_search(model: Any) -> bool:
+    """Whether a model is a private search over others."""
+    return hasattr(model, "param_grid")
+
+
 def warm_up(make: Callable[[], Any], data: FitData) -> None:
     """Fit an estimator once without recording, so that the rehearsals of its plan are memoised.
 
@@ -177,22 +184,30 @@ def replay_fit(
 
     `make`: returns the unfitted estimator; see `warm_up`.
     """
+    return replay_release(lambda data: _published(make(), data), one, other, kind, seed)
+
+
+def replay_release(
+    publish: Callable[[Any], dict[str, Any]], one: Any, other: Any, kind: str, seed: int = 0
+) -> ReplayedFit:
+    """Make a release from some records, and from others with the answers frozen; compare everything.
+
+    `publish`: returns all that an outsider sees, by name, "error" if the records are refused, and as
+    "plan object" the plan, or None if every answer has an event of its own.
+    """
     with watching(seed) as first:
-        seen = _published(make(), one)
+        seen = publish(one)
     with watching(seed, first) as second:
-        also = _published(make(), other)
+        also = publish(other)
     if "error" in seen:  # two equal refusals would show nothing
         return ReplayedFit(kind, 0.0, (f"no fit to replay: {seen['error']}",))
     differences = [name for name in seen if seen[name] != also.get(name)]
     if [each.question for each in first.answers] != [each.question for each in second.answers]:
         differences.append("questions")
-    plan = seen["plan object"]
     differences = [name for name in differences if name != "plan object"]
-    share = 0.0
-    if plan is not None:
-        limits = _limits(plan)
-        for a, b in zip(first.answers, second.answers, strict=False):
-            share = max(share, _share(a, b, limits))
+    limits = _limits(seen["plan object"])
+    pairs = zip(first.answers, second.answers, strict=False)
+    share = max((_share(a, b, limits) for a, b in pairs), default=0.0)
     if kind == "permuted" and share > ROUNDING:
         differences.append("sums of the same records in another order")
     return ReplayedFit(kind, share, tuple(differences))
@@ -217,7 +232,7 @@ def search_neighbour(
 
 
 def _published(model: Any, data: FitData) -> dict[str, Any]:
-    """Fit a model; return all that an outsider sees of it: messages, plan, statement, shapes, file."""
+    """Fit a model or a search; return all that an outsider sees: messages, plan, statement, shapes, file."""
     found: dict[str, Any] = {"plan object": None}
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
@@ -230,6 +245,9 @@ def _published(model: Any, data: FitData) -> dict[str, Any]:
             return found | {"error": f"{type(error).__name__}: {error}"}
         except Exception as error:  # an unexpected error depends on a cell
             return found | {"error": f"unexpected {type(error).__name__}"}
+    if hasattr(model, "best_estimator_"):
+        found["chosen"] = repr((model.best_params_, model.best_score_, model.best_score_error_))
+        model = model.best_estimator_
     found["plan object"] = model.plan_
     found["warnings"] = sorted(str(each.message) for each in heard)
     found["plan"] = str(model.plan_)
@@ -248,12 +266,11 @@ def _published(model: Any, data: FitData) -> dict[str, Any]:
 
 
 def _limits(plan: Any) -> Callable[[WatchedAnswer], float]:
-    """Return the largest mu, or range, that a plan allows each of its answers."""
-    before = [stage.mechanism.event for stage in plan.before]
-    stages = [stage.mechanism.event for stage in plan.stages]
+    """Return the largest mu, range or epsilon that each answer of a plan is allowed."""
+    before = [] if plan is None else [stage.mechanism.event for stage in plan.before]
 
     def limit(answer: WatchedAnswer) -> float:
-        events = before if answer.stage is None else [stages[answer.stage]]
+        events = before if answer.event is None else [answer.event]
         return max((_largest(event, answer.kind) for event in events), default=0.0)
 
     return limit
@@ -266,6 +283,8 @@ def _largest(event: Event, kind: str) -> float:
         return math.inf  # its noise is inside the objective: exact densities are for it
     if kind == "selection":
         return max((leaf.eta for leaf in leaves if isinstance(leaf, Exponential)), default=0.0)
+    if kind == "laplace":
+        return math.fsum(count * leaf.epsilon for leaf, count in leaves.items() if isinstance(leaf, PureDP))
     squares = 0.0
     for leaf, count in leaves.items():
         if isinstance(leaf, Gaussian):
@@ -278,10 +297,12 @@ def _largest(event: Event, kind: str) -> float:
 def _share(one: WatchedAnswer, other: WatchedAnswer, limit: Callable[[WatchedAnswer], float]) -> float:
     if one.kind != other.kind:
         return math.inf
-    if one.kind not in ("gaussian", "selection"):
+    if one.kind == "comparison":
+        return float(abs(one.exact - other.exact).max() / one.deviations[0])
+    measure = {"gaussian": mu_between, "selection": range_between, "laplace": epsilon_between}.get(one.kind)
+    if measure is None:
         return 0.0
-    moved = mu_between(one, other) if one.kind == "gaussian" else range_between(one, other)
-    allowed = limit(one)
+    moved, allowed = measure(one, other), limit(one)
     if math.isinf(allowed):
         return 0.0
     return moved / allowed if allowed else (math.inf if moved else 0.0)

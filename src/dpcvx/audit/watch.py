@@ -1,9 +1,11 @@
 """Watch the private answers of a run: what each would be without noise, and how large its noise is.
 
-Every answer of a fit, a search or a plan passes `Answers.give`, and all of its noise comes from the samplers
-of `dpcvx.noise`. Under `watching` both are replaced, for this process: each question is asked three times,
-without noise, with noise of one standard deviation on every number, and as usual. The ratio of the first two
-is all that privacy depends on, so that nothing is taken from what a mechanism declares.
+Every answer of a fit or a plan passes `Answers.give`, every score of a search `NoisyScore`, and every answer
+of a query engine its `PrivateSide`; all noise comes from the samplers of `dpcvx.noise`. Under `watching` all
+of these are replaced, for this process: each question is asked three times, without noise, with noise of one
+standard deviation on every number, and as usual. The ratio of the first two is all that privacy depends on,
+so that nothing is taken from what a mechanism declares. Comparisons of an engine have one bit as their
+answer: their scores are compared.
 """
 
 from __future__ import annotations
@@ -17,8 +19,11 @@ from typing import Any
 import numpy as np
 
 from dpcvx.arrays import Vector
+from dpcvx.events import Event
 from dpcvx.noise import SeededGenerator, exponential, gaussian
-from dpcvx.plans import Answers
+from dpcvx.plans import Answers, Oracle
+from dpcvx.queries.private_side import PrivateSide
+from dpcvx.queries.sparse_vector import AboveThreshold
 from dpcvx.tuning import score
 
 __all__ = ["WatchedAnswer", "WatchedRun", "epsilon_between", "mu_between", "range_between", "watching"]
@@ -32,12 +37,14 @@ class WatchedAnswer:
 
     question: str  # its place in the plan and its public arguments, as text
     stage: int | None  # number of its stage of the plan; None before the fit
-    # "gaussian", "laplace", "selection", or "other" where noise is not added to the answer
+    # "gaussian", "laplace", "selection", "comparison", or "other" where noise is not added to the answer
     kind: str
-    exact: Vector  # without noise; the log-weights of a selection
-    deviations: Vector  # standard deviation of the noise on each number; scale of Laplace noise
+    exact: Vector  # without noise; the log-weights of a selection; the score of a comparison
+    # standard deviation of the noise on each number; scale of Laplace noise; sensitivity of a comparison
+    deviations: Vector
     answer: Any  # as it was given
     numbers: Vector  # the answer as numbers, in the order of ``exact``; the item that was selected
+    event: Event | None = None  # of its mechanism, where that is known
 
 
 @dataclass(eq=False)
@@ -59,7 +66,7 @@ class _Samplers:
         self.chosen: list[int] = []
         self._gaussian, self._select = gaussian.lattice_gaussian, exponential.select
         self._signed, self._laplace = exponential.select_signed, SCORES.lattice_laplace
-        self.laplace = False
+        self.laplace = self.asking = False
 
     def lattice_gaussian(self, scale: int, size: int, rng: Any) -> Any:
         if self.mode == "usual":
@@ -94,14 +101,21 @@ def watching(seed: int, frozen: WatchedRun | None = None, *, factor: float = 1.0
     `factor`: of all noise, for controls. One run at a time: the samplers are replaced for the whole process.
     """
     run, samplers = WatchedRun(), _Samplers(factor)
+    events: list[Event] = []  # of the mechanism whose answer an oracle is about to give
+    score_of, mechanism_of = SCORES.NoisyScore.__call__, Oracle.next_mechanism
+    compare_side = PrivateSide.above
 
-    def ask(question: tuple[Any, ...], draw: Callable[[Any], Any]) -> Any:
+    def ask(question: tuple[Any, ...], draw: Callable[[Any], Any], event: Event | None = None) -> Any:
         place, parts = len(run.answers), []
         for mode in ("silent", "unit", "usual"):
             samplers.mode, samplers.weights, samplers.chosen, samplers.laplace = mode, [], [], False
             coins = SeededGenerator(seed)
             coins.jump(place)
-            parts.append(draw(coins))
+            samplers.asking = True
+            try:
+                parts.append(draw(coins))
+            finally:
+                samplers.asking = False
         samplers.mode = "usual"
         silent, unit, usual = parts
         if samplers.weights:
@@ -117,26 +131,76 @@ def watching(seed: int, frozen: WatchedRun | None = None, *, factor: float = 1.0
         if frozen is not None and place < len(frozen.answers):
             given = frozen.answers[place].answer
         stage = question[0] if question and isinstance(question[0], int) else None
-        run.answers.append(WatchedAnswer(_text(question), stage, kind, exact, deviations, given, numbers))
+        found = WatchedAnswer(_text(question), stage, kind, exact, deviations, given, numbers, event)
+        run.answers.append(found)
         return given
 
     def give(self: Answers, question: tuple[Any, ...], draw: Callable[[Any], Any]) -> Any:
-        return ask(question, draw)
+        return ask(question, draw, events.pop() if events else None)
 
-    samples = gaussian.lattice_gaussian, exponential.select, exponential.select_signed
-    scores = SCORES.lattice_gaussian, SCORES.lattice_laplace
-    before = Answers.give
+    def note(self: Oracle, question: str | None) -> Any:
+        mechanism: Any = mechanism_of(self, question)
+        events[:] = [mechanism.event]
+        return mechanism
+
+    def score_rows(self: Any, model: Any, X: Any, y: Any, rng: Any, *weights: Any) -> Any:
+        if samplers.asking:
+            return score_of(self, model, X, y, rng, *weights)
+        return ask(("score",), lambda coins: score_of(self, model, X, y, coins, *weights), self.event)
+
+    def ask_side(through: Any) -> Any:
+        # The coins of the engine are those of `watching` if it was made with a seeded generator.
+        def asked(self: PrivateSide, mechanism: Any) -> Any:
+            return ask((type(mechanism).__name__,), lambda _: through(self, mechanism), mechanism.event)
+
+        return asked
+
+    def compare(self: PrivateSide, started: Any, checked: Any, level: float) -> bool:
+        place, sensitivity = len(run.answers), np.array([AboveThreshold(1.0).sensitivity])
+        heard: list[float] = []
+        if frozen is not None and place < len(frozen.answers):
+            given = bool(frozen.answers[place].answer)
+            compare_side(self, _Heard(heard), checked, level)  # type: ignore[arg-type]
+        else:
+            given = compare_side(self, _Heard(heard, started), checked, level)  # type: ignore[arg-type]
+        exact = np.array(heard)
+        found = WatchedAnswer("comparison", None, "comparison", exact, sensitivity, given, exact)
+        run.answers.append(found)
+        return given
+
+    replaced: list[tuple[Any, str, Any]] = [
+        (Answers, "give", give),
+        (Oracle, "next_mechanism", note),
+        (SCORES.NoisyScore, "__call__", score_rows),
+        (PrivateSide, "ask", ask_side(PrivateSide.ask)),
+        (PrivateSide, "count", ask_side(PrivateSide.count)),
+        (PrivateSide, "sum_bins", ask_side(PrivateSide.sum_bins)),
+        (PrivateSide, "above", compare),
+        (gaussian, "lattice_gaussian", samplers.lattice_gaussian),
+        (exponential, "select", samplers.select),
+        (exponential, "select_signed", samplers.select_signed),
+        (SCORES, "lattice_gaussian", samplers.lattice_gaussian),
+        (SCORES, "lattice_laplace", samplers.lattice_laplace),
+    ]
+    before = [(place, name, getattr(place, name)) for place, name, _ in replaced]
     try:
-        setattr(Answers, "give", give)  # noqa: B010 - a method of a class, for this block alone
-        gaussian.lattice_gaussian = samplers.lattice_gaussian
-        setattr(exponential, "select", samplers.select)  # noqa: B010
-        setattr(exponential, "select_signed", samplers.select_signed)  # noqa: B010
-        SCORES.lattice_gaussian, SCORES.lattice_laplace = samplers.lattice_gaussian, samplers.lattice_laplace
+        for place, name, new in replaced:
+            setattr(place, name, new)
         yield run
     finally:
-        setattr(Answers, "give", before)  # noqa: B010
-        gaussian.lattice_gaussian, exponential.select, exponential.select_signed = samples
-        SCORES.lattice_gaussian, SCORES.lattice_laplace = scores
+        for place, name, old in before:
+            setattr(place, name, old)
+
+
+class _Heard:
+    """A run of comparisons that writes down each score, and compares it if there is a real run behind."""
+
+    def __init__(self, heard: list[float], behind: Any = None) -> None:
+        self._heard, self._behind = heard, behind
+
+    def above(self, score: float, rng: Any) -> bool:
+        self._heard.append(score)
+        return False if self._behind is None else bool(self._behind.above(score, rng))
 
 
 def as_numbers(answer: Any) -> Vector:
@@ -144,6 +208,8 @@ def as_numbers(answer: Any) -> Vector:
     if hasattr(answer, "hessian"):  # symmetric matrices, whose mirrored entries share their noise
         matrices = [each for each in (answer.hessian, answer.meat) if each is not None]
         return np.concatenate([each[np.triu_indices(len(each))] for each in matrices])
+    if isinstance(answer, tuple) and answer and all(hasattr(part, "attributes") for part in answer):
+        return np.concatenate([np.ravel(part.values) for part in answer])  # marginals
     try:
         return np.asarray(answer, dtype=np.float64).ravel()
     except (TypeError, ValueError):

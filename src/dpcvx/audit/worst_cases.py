@@ -25,6 +25,7 @@ from dpcvx.audit.distinguish import (
 )
 from dpcvx.audit.watch import WatchedRun, epsilon_between, mu_between, range_between, watching
 from dpcvx.data.memory import source
+from dpcvx.data.units import persons as find_persons
 from dpcvx.domains import L1Ball, L2Ball
 from dpcvx.events import Compose, Event, Exponential, Gaussian, PureDP, count_leaves
 from dpcvx.losses import Huber, Logistic
@@ -32,8 +33,9 @@ from dpcvx.mechanisms import NoisyDifference, NoisyMoments, NoisyQuantile, Noisy
 from dpcvx.noise import SeededGenerator
 from dpcvx.plans import Answers, Oracle, Plan
 from dpcvx.problem import Bounds, Problem
-from dpcvx.queries import Attribute, Counts, NoisyMarginals, Schema, Universe
+from dpcvx.queries import Attribute, Counts, NoisyMarginals, Regression, Schema, Universe
 from dpcvx.queries.mechanisms import NoisyHistogram
+from dpcvx.queries.private_side import CellRows, PersonCells
 from dpcvx.queries.sparse_vector import AboveThreshold
 from dpcvx.solvers import NoisyFrankWolfe, NoisyGradientDescent, Standardised
 from dpcvx.tuning.metrics import metric_of
@@ -98,8 +100,11 @@ def audit_case(case: WorstCase, runs: int, failure: float, seed: int = 0, factor
             statistics[side].append(_log_ratio(first, second, factor) * (1 - 2 * side))
             if k == 0:
                 replayed = max(replayed, _replayed(first, second, kinds, case.delta, factor))
-    rates = best_rates(np.array(statistics[0]), np.array(statistics[1]), failure)
-    audited = _convert(rates, kinds, case.delta)
+
+    def convert(rates: ErrorRates) -> float:
+        return _convert(rates, kinds, case.delta)
+
+    audited = convert(best_rates(np.array(statistics[0]), np.array(statistics[1]), failure, convert))
     return AuditedCase(case.name, case.words, case.delta, case.epsilon, replayed, audited, runs)
 
 
@@ -358,6 +363,42 @@ def _marginals() -> WorstCase:
     return WorstCase("marginals of an engine", _marginals.__doc__ or "", question.event, run, delta)
 
 
+def _regression_of_cells(persons: bool) -> tuple[Plan, tuple[Any, Any]]:
+    """Return the plan of a measured regression, and all records in one cell, or the last one in another."""
+    n, levels = 10, ("x", "y")
+    schema = Schema((Attribute("target", levels, "y"), Attribute("feature", levels, "y")))
+    query = Regression("target", ("feature",), loss=Huber(0.5), radius=1.0, intercept=False)
+    compiled: Any = query.compile(schema, n)
+    units = find_persons(np.repeat(np.arange(n), 2)) if persons else None  # two rows each
+    budget = Budget(8.0, 1e-5)
+    if units is not None:
+        budget = Budget(8.0, 1e-5, unit=units.neighbours.unit, weight=units.neighbours.weight)
+    plan = NoisyGradientDescent(4, step=1e-3, momentum=0.0).plan(compiled.problem, n, budget, Tight())
+    sources = []
+    for last in levels:
+        table = {"target": np.array(["x"] * (n - 1) + [last]), "feature": np.full(n, "y")}
+        if persons:
+            table = {name: np.repeat(column, 2) for name, column in table.items()}
+        counts = Counts.of(Universe(schema), table, units=units)
+        sources.append((PersonCells if persons else CellRows)(compiled, counts))
+    return plan, (sources[0], sources[1])
+
+
+def _regression() -> WorstCase:
+    """A record of a query engine moves to the cell with the other target; both slopes are at their bound."""
+    plan, sources = _regression_of_cells(persons=False)
+    return WorstCase(
+        "regression of an engine", _regression.__doc__ or "", plan.event, _plan_run(plan, sources)
+    )
+
+
+def _regression_of_persons() -> WorstCase:
+    """Both rows of a person move to the cell with the other target; both slopes are at their bound."""
+    plan, sources = _regression_of_cells(persons=True)
+    words = _regression_of_persons.__doc__ or ""
+    return WorstCase("regression about persons", words, plan.event, _plan_run(plan, sources))
+
+
 def _asking(question: Any, data: Any) -> Callable[[Any], Vector]:
     def draw(rng: Any) -> Vector:
         weights = question.weights
@@ -426,5 +467,7 @@ CASES: dict[str, Callable[[], WorstCase]] = {
     "difference": _difference,
     "histogram of an engine": _counts,
     "marginals of an engine": _marginals,
+    "regression of an engine": _regression,
+    "regression about persons": _regression_of_persons,
     "private score": _score,
 }

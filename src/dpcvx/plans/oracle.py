@@ -51,7 +51,7 @@ class Oracle(Asking):
 
     def ask(self, *public: Any, question: str | None = None) -> Any:
         """Return the noised answer to the question of the current stage."""
-        mechanism: Any = self._current(question)
+        mechanism: Any = self.next_mechanism(question)
         if self._state is None:
             self._state = mechanism.start(self._source) if hasattr(mechanism, "start") else ()
         answers, state = self._answers, self._state
@@ -67,7 +67,7 @@ class Oracle(Asking):
             self._progress(self._total - answers.waiting, self._plan.n_calls)
         return answer
 
-    def _current(self, question: str | None) -> Mechanism:
+    def next_mechanism(self, question: str | None) -> Mechanism:
         """Count one more answer of the current stage, and return its mechanism."""
         if self._stage < len(self._plan.stages) and self._calls == self._plan.stages[self._stage].n_calls:
             self._stage, self._calls, self._state = self._stage + 1, 0, None
