@@ -150,19 +150,19 @@ def watching(seed: int, frozen: WatchedRun | None = None, *, factor: float = 1.0
 
     def ask_side(through: Any) -> Any:
         # The coins of the engine are those of `watching` if it was made with a seeded generator.
-        def asked(self: PrivateSide, mechanism: Any) -> Any:
+        def answer(self: PrivateSide, mechanism: Any) -> Any:
             return ask((type(mechanism).__name__,), lambda _: through(self, mechanism), mechanism.event)
 
-        return asked
+        return answer
 
     def compare(self: PrivateSide, started: Any, checked: Any, level: float) -> bool:
         place, sensitivity = len(run.answers), np.array([AboveThreshold(1.0).sensitivity])
         heard: list[float] = []
         if frozen is not None and place < len(frozen.answers):
             given = bool(frozen.answers[place].answer)
-            compare_side(self, _Heard(heard), checked, level)  # type: ignore[arg-type]
+            compare_side(self, _ScoreRecorder(heard), checked, level)  # type: ignore[arg-type]
         else:
-            given = compare_side(self, _Heard(heard, started), checked, level)  # type: ignore[arg-type]
+            given = compare_side(self, _ScoreRecorder(heard, started), checked, level)  # type: ignore[arg-type]
         exact = np.array(heard)
         found = WatchedAnswer("comparison", None, "comparison", exact, sensitivity, given, exact)
         run.answers.append(found)
@@ -192,7 +192,7 @@ def watching(seed: int, frozen: WatchedRun | None = None, *, factor: float = 1.0
             setattr(place, name, old)
 
 
-class _Heard:
+class _ScoreRecorder:
     """A run of comparisons that writes down each score, and compares it if there is a real run behind."""
 
     def __init__(self, heard: list[float], behind: Any = None) -> None:
