@@ -986,12 +986,21 @@ def test_plan_foretells_standard_errors_in_the_units_of_the_bounds_file(folder, 
     assert [row[""] for row in found["rows"]][:2] == ["Intercept", "age"]
     assert "age 10" in found["facts"]["assumed"]
     assert found["needed"][0]["coefficient"] == "age"
+    code, out, _ = run(
+        f"{plan} --bounds bounds.toml --target income --shares sex:F=0.4 --correlation 0.2 "
+        "--target-deviation 9 --json"
+    )
+    assumed = json.loads(out)["precision"]["facts"]["assumed"]
+    for words in ("sex (F 0.4)", "correlation 0.2", "of the target is 9"):
+        assert words in assumed
+    assert run(f"{plan} --features 2 --shares 0=0.4")[0] == 2
     code, out, _ = run(f"{plan} --features 2 --plot errors.png")
     assert "Expected standard errors" in out
     assert (folder / "errors.png").read_bytes().startswith(b"\x89PNG")
     for wrong in ("", "--features 2 --bounds bounds.toml", "--features 2 --width age", "--features 0"):
         assert run(f"{plan} {wrong}")[0] == 2
-    assert run("plan --n 20000 --model linear --epsilon 4 --features 2 --width x0=1")[0] == 2
+    for option in ("--width x0=1", "--correlation 0.2", "--mean-weight 2"):
+        assert run(f"plan --n 20000 --model linear --epsilon 4 --features 2 {option}")[0] == 2
 
 
 def test_findings_of_the_check_are_printed_even_if_quiet(folder, run):

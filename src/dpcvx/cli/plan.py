@@ -47,6 +47,32 @@ def plan(
             help="With --uncertainty: standard deviations that are assumed, such as age=12,hours=8."
         ),
     ] = "",
+    shares: Annotated[
+        str,
+        typer.Option(
+            help="With --uncertainty: shares that are assumed, of ones in columns of 0 and 1, or of levels, "
+            "such as urban=0.4,region:west=0.1."
+        ),
+    ] = "",
+    correlation: Annotated[
+        float | None, typer.Option(help="With --uncertainty: assumed correlation of neighbouring columns.")
+    ] = None,
+    class_share: Annotated[
+        float | None,
+        typer.Option(
+            help="With --uncertainty: assumed share of the second class, of events in a period, or of "
+            "answers above the middle level."
+        ),
+    ] = None,
+    target_deviation: Annotated[
+        float | None, typer.Option(help="With --uncertainty: assumed standard deviation of the target.")
+    ] = None,
+    mean_weight: Annotated[
+        float | None,
+        typer.Option(
+            help="With --uncertainty: assumed mean of survey weights, in the units of their bounds."
+        ),
+    ] = None,
     width: Annotated[
         str,
         typer.Option(
@@ -83,8 +109,20 @@ def plan(
         raise WrongValue("Give --features, the number of features, or --bounds, the file that declares them.")
     if not 0 < density <= 1:
         raise WrongValue(f"--density must be above 0 and at most 1, got {density}.")
-    if (deviations or width) and not given.get("uncertainty"):
-        raise WrongValue("--deviations and --width are about standard errors: give --uncertainty 0.2 too.")
+    assumed: dict[str, Any] = {
+        "deviations": _numbers(deviations, "--deviations") if deviations else None,
+        "shares": _shares(shares) if shares else None,
+        "correlation": correlation,
+        "share": class_share,
+        "target_deviation": target_deviation,
+        "mean_weight": mean_weight,
+    }
+    assumed = {name: value for name, value in assumed.items() if value is not None}
+    if (assumed or width) and not given.get("uncertainty"):
+        raise WrongValue(
+            "--deviations, --shares, --correlation, --class-share, --target-deviation, --mean-weight and "
+            "--width are about standard errors: give --uncertainty 0.2 too."
+        )
     if plot is not None:
         check_writable(plot)
     if formula is not None and (bounds is None or target is not None):
@@ -98,7 +136,6 @@ def plan(
     chosen = list_all(again(n, given["epsilon"]), density)
     forecast = None
     if given.get("uncertainty"):
-        assumed = {} if not deviations else {"deviations": _numbers(deviations, "--deviations")}
         forecast = make_estimator(model, given | facts).power(n, columns, **assumed)
     needed = [] if forecast is None or not width else _needed(forecast, _numbers(width, "--width"))
     if plot is not None:
@@ -173,6 +210,22 @@ def _numbers(text: str, option: str) -> dict[str, float]:
             name = ""
         if not name.strip():
             raise WrongValue(f"{option} must be pairs such as age=12,hours=8, got {text!r}.")
+    return found
+
+
+def _shares(text: str) -> dict[str, Any]:
+    """Read pairs such as urban=0.4,region:west=0.1."""
+    found: dict[str, Any] = {}
+    for name, value in _numbers(text, "--shares").items():
+        column, colon, level = name.partition(":")
+        if not colon:
+            found[column] = value
+        elif isinstance(found.setdefault(column, {}), dict):
+            found[column][level] = value
+        else:
+            raise WrongValue(
+                f"--shares gives {column} a share of its own and shares of levels, got {text!r}."
+            )
     return found
 
 

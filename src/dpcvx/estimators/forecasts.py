@@ -48,7 +48,22 @@ class Forecasts(Planning):
             The plan that ``fit`` would make for such records; ``print`` it.
         """
         dataset = self._without_records(n, features, targets)
-        return self._declare(dataset, n * dataset.neighbours.rows).plan
+        return self._with_notes(dataset, self._declare(dataset, n * dataset.neighbours.rows)).plan
+
+    def _with_notes(self, dataset: Dataset, made: FitDeclaration) -> FitDeclaration:
+        """Return a declared fit whose plan says if noise will probably hide its standard errors."""
+        share = made.plan.solver.hessian_share
+        if share is None:
+            return made
+        from dpcvx.estimators.hidden_errors import with_hidden_note
+
+        twin = clone(self).set_params(ledger=None, account=None, uncertainty=share)
+
+        def again(n: int, epsilon: float) -> FitDeclaration:
+            found: FitDeclaration = twin.set_params(epsilon=epsilon)._declare(dataset, n)
+            return found
+
+        return with_hidden_note(self, made, again)
 
     def power(
         self,
@@ -56,10 +71,13 @@ class Forecasts(Planning):
         features: int | Sequence[str],
         *,
         deviations: Mapping[Any, float] | None = None,
+        shares: Mapping[Any, Any] | None = None,
+        correlation: float | None = None,
         target_deviation: float | None = None,
+        target_mean: float | None = None,
         r2: float = 0.3,
-        correlation: float = 0.0,
-        share: float = 0.5,
+        share: float | None = None,
+        mean_weight: float | None = None,
         level: float = 0.95,
         power: float = 0.8,
     ) -> PowerForecast:
@@ -75,22 +93,30 @@ class Forecasts(Planning):
         deviations : mapping from column to float, optional
             Standard deviations of columns of numbers in your units, from public knowledge; of others a sixth
             of the width of their bounds. Columns are named, or numbered from 0.
+        shares : mapping from column to float or mapping, optional
+            Share of ones of columns with bounds (0, 1), which are taken to be 0 or 1 (by default 0.15), share
+            of the last of two levels, or a mapping from levels to shares.
+        correlation : float, optional
+            Of neighbouring columns, by default 0.5; that of others falls as its powers.
         target_deviation : float, optional
-            That of the target; a sixth of the width of ``y_bounds`` by default.
+            Standard deviation of the target; a tenth of the width of ``y_bounds`` by default.
+        target_mean : float, optional
+            Mean of a count or an amount; 0.6 of its standard deviation by default.
         r2 : float
             Share of the target's variance that the features explain; for regressions.
-        correlation : float
-            Of every pair of numbers.
-        share : float
-            Share of the second class, for classifiers.
+        share : float, optional
+            Share of the second class, for classifiers; by default 0.2.
+        mean_weight : float, optional
+            Mean of survey weights, in the units of ``weight_bounds``; by default a tenth of the largest.
         level, power : float
             Level of intervals and tests, and probability with which the smallest effect is found.
 
         Returns
         -------
         PowerForecast
-            ``print`` it; ``std_err``, ``multiple``, ``smallest_effect``, and ``needed(width, name)``: the
-            number of records, or the epsilon, for an interval of a wanted width.
+            ``print`` it; ``std_err``, ``up_to`` (with cautious assumptions), ``multiple``,
+            ``smallest_effect``, ``seen_with`` (records or epsilon at which noise hides nothing), and
+            ``needed(width, name)``: the number of records, or the epsilon, for an interval of a wanted width.
         """
         from dpcvx.estimators.power import Assumptions, forecast
 
@@ -103,13 +129,27 @@ class Forecasts(Planning):
                 raise WrongValue(f"{name} must be between 0 and 1, got {show(value)}.")
         dataset = self._without_records(n, features, 1)
         twin = clone(self).set_params(ledger=None, account=None)
+        twin._several_rows = self._several_rows
 
         def declare(records: int, epsilon: float) -> FitDeclaration:
             twin.set_params(epsilon=epsilon)
             made: FitDeclaration = twin._declare(dataset, records * dataset.neighbours.rows)
             return made
 
-        assumed = Assumptions(deviations or {}, target_deviation, r2, correlation, share)
+        given: dict[str, Any] = {
+            "correlation": correlation,
+            "target": target_deviation,
+            "mean": target_mean,
+            "share": share,
+        }
+        if mean_weight is not None:
+            if self.weight_bounds is None:
+                raise Incompatible("mean_weight needs weight_bounds: without them rows have no weights.")
+            if not is_number(mean_weight, 0):
+                raise WrongValue(f"mean_weight must be a positive number, got {show(mean_weight)}.")
+            given["mean_weight"] = mean_weight / float(np.max(self.weight_bounds))
+        known = {name: value for name, value in given.items() if value is not None}
+        assumed = Assumptions(deviations or {}, shares or {}, r2=r2, **known)
         return forecast(twin, declare, n, float(self.epsilon or 0), assumed, level=level, power=power)
 
     def _without_records(self, n: int, features: int | Sequence[str], targets: int) -> InMemory:

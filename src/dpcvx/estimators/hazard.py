@@ -40,7 +40,6 @@ class PrivateHazardRegressor(RowModel):
     _column: ClassVar[str] = "period"
     _sign: ClassVar[float] = 1.0
     _family: ClassVar[str] = "discrete-time hazards, logit link"
-    _usual_share: ClassVar[float] = 0.15
 
     @property
     def baseline_(self) -> Vector:

@@ -41,7 +41,7 @@ from dpcvx.estimators.fit_facts import bounds_facts, public_facts, share_facts
 from dpcvx.estimators.forecasts import Forecasts
 from dpcvx.estimators.intervals import Intervals
 from dpcvx.estimators.opening import map_columns, open_fit_data, plain_columns
-from dpcvx.estimators.planning import AUTOMATIC, HIDDEN_ERRORS, HIDDEN_ROWS, FitDeclaration
+from dpcvx.estimators.planning import AUTOMATIC, SAY_NOTHING, FitDeclaration
 from dpcvx.estimators.private_bounds import (
     RELEASED,
     is_private,
@@ -136,7 +136,7 @@ class LinearModel(Forecasts, Intervals, BaseEstimator):  # type: ignore[misc]
         with ProgressReport(type(self).__name__, shown=bool(self.verbose)) as progress:
             progress.step("planning")
             dataset = self._open_data(X, y, groups, sample_weight)
-            made = self._declare(dataset, dataset.n)
+            made = self._with_notes(dataset, self._declare(dataset, dataset.n))
             rng = generator_of(self.random_state)
             self._warn(made, dataset)
             progress.step("preparing the records")
@@ -155,7 +155,6 @@ class LinearModel(Forecasts, Intervals, BaseEstimator):  # type: ignore[misc]
         return self
 
     _told_as: str = ""  # name of the estimator in the history of the ledger, if it is another one
-    _tells_hidden_errors: bool = False  # whether a share for standard errors that noise will hide warns
 
     def _open_data(self, X: Any, y: Any, groups: Any, sample_weight: Any) -> Dataset:
         """Open the data of a fit."""
@@ -246,12 +245,9 @@ class LinearModel(Forecasts, Intervals, BaseEstimator):  # type: ignore[misc]
         rule = type(self), self.delta, self.n_iter, self.standardize, plan.budget.neighbours
         unbounded = dataset.table.sparse and made.stated.data_norm is None
         warn_if_useless(plan, again, rule, sparse=unbounded, stacklevel=3)
-        if self._chooses_share or self._tells_hidden_errors:
-            from dpcvx.estimators.power import HIDDEN_IF_WIDE
-
-            for note in plan.notes:
-                if note in (HIDDEN_ERRORS, HIDDEN_ROWS, HIDDEN_IF_WIDE):
-                    warnings.warn(f"{note[0].upper()}{note[1:]}.", UselessModelWarning, stacklevel=3)
+        for note in plan.notes:
+            if SAY_NOTHING in note:
+                warnings.warn(f"{note[0].upper()}{note[1:]}.", UselessModelWarning, stacklevel=3)
 
     def _declare(self, dataset: Dataset, n: int) -> FitDeclaration:
         """Declare a fit to n such records, from public facts."""
@@ -290,7 +286,7 @@ class LinearModel(Forecasts, Intervals, BaseEstimator):  # type: ignore[misc]
     ) -> tuple[Plan, float]:
         if not self._chooses_share:
             return super()._plan_fit(n, fit, epsilon, dataset, maps)
-        from dpcvx.estimators.power import plan_with_best_share
+        from dpcvx.estimators.hidden_errors import plan_with_best_share
 
         return plan_with_best_share(self, *_simulation(n, fit, epsilon, dataset, maps))
 

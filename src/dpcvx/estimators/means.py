@@ -41,7 +41,6 @@ class MeanRegressor(LinearRegressor):
     law: ClassVar[DevianceLoss]  # that has the model's deviance
 
     _geometry: ClassVar[str] = "l2"
-    _tells_hidden_errors: bool = True
 
     def predict(self, X: Any) -> Vector:
         """Predict the mean of the target of new rows; ``formula_`` says how, step by step.

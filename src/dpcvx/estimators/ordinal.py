@@ -42,7 +42,6 @@ class PrivateOrdinalClassifier(ClassifierMixin, RowModel):  # type: ignore[misc]
     _column: ClassVar[str] = "above"
     _sign: ClassVar[float] = -1.0
     _family: ClassVar[str] = "ordered levels, proportional odds (cumulative logit)"
-    _usual_share: ClassVar[float] = 0.5
 
     @property
     def classes_(self) -> NDArray[Any]:

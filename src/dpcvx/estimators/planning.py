@@ -49,7 +49,7 @@ from dpcvx.solvers import (
 )
 from dpcvx.solvers.calibrated import Calibrated
 from dpcvx.solvers.defaults import default
-from dpcvx.solvers.one_step import far_reach, hides_errors, largest_bend, with_uncertainty
+from dpcvx.solvers.one_step import far_reach, largest_bend, with_uncertainty
 from dpcvx.solvers.scaled_target import (
     SELECTING,
     SHORT_NOISE,
@@ -62,7 +62,7 @@ from dpcvx.solvers.scaled_target import (
 )
 from dpcvx.solvers.standardised import INTERCEPT as STANDARDISED_INTERCEPT
 
-__all__ = ["AUTOMATIC", "FitDeclaration", "Parameters", "Planning", "parameters"]
+__all__ = ["AUTOMATIC", "SAY_NOTHING", "FitDeclaration", "Parameters", "Planning", "parameters"]
 
 
 AUTOMATIC = "auto"
@@ -71,23 +71,10 @@ INTERCEPT: float = default("estimators.planning.INTERCEPT")
 PHASES: tuple[float, ...] = default("estimators.planning.PHASES")
 CLASSIFIER_INTERCEPT: float = default("estimators.planning.CLASSIFIER_INTERCEPT")
 INTERCEPT_BESIDE_UNIT_ROWS: float = default("estimators.planning.INTERCEPT_BESIDE_UNIT_ROWS")
-ROWS_MARGIN: float = default("estimators.planning.ROWS_MARGIN")
 CLASS_ROWS: tuple[float, float] = default("estimators.planning.CLASS_ROWS")
 
-HIDDEN_ERRORS = (
-    "the standard errors will probably say nothing: noise hides the curvature of usual records in most "
-    "directions. There are too few records, or epsilon is too small, for so many columns; this follows from "
-    "public numbers. Use more records, a larger epsilon or fewer columns, or give uncertainty=0, which "
-    "leaves the whole budget to the model"
-)
-
-
-HIDDEN_ROWS = (
-    "some or all of the standard errors will probably say nothing: the rows of a record share the weight of "
-    "one, and rare answers or events say little, so that noise may hide the curvature. This follows from "
-    "public numbers. Use more records, a larger epsilon, fewer columns, levels or periods, or give "
-    "uncertainty=0, which leaves the whole budget to the model"
-)
+# in the note of a plan whose standard errors noise will hide
+SAY_NOTHING = "standard errors will probably say nothing"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -253,13 +240,12 @@ class Planning(Parameters):
             reason = UNUSED + "the model is the same for everybody" if self.public is not None else reason
         if chosen.solver.standardises:
             intercept = float(self.fit_intercept)
-        hidden = HIDDEN_ERRORS if hides_errors(chosen) else None
-        if hidden is None and self._several_rows and hides_errors(chosen, ROWS_MARGIN):
-            hidden = HIDDEN_ROWS
-        notes = tuple(each for each in (note, reason, hidden) if each)
+        notes = tuple(each for each in (note, reason) if each)
         return dataclasses.replace(chosen, notes=notes), intercept
 
-    _several_rows: bool = False  # whether the records of this model are several rows each, by public rules
+    _several_rows: str = (
+        ""  # column that tells the rows of a record apart, if public rules make several of it
+    )
 
     @property
     def _is_free(self) -> bool:

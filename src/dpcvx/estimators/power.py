@@ -1,218 +1,50 @@
 """Precision before paying: expected standard errors of a fit, simulated from public numbers and assumptions.
 
-Records are drawn from a public model: normal features, levels with equal shares, a linear target. The fit's
-own plan runs on them, with its noise. No private record is in reach, and nothing is charged.
+Records are drawn from a public model (`Assumptions`), and the fit's own plan runs on them, with its noise.
+This is done for usual records, and for closely correlated columns with rare values, which shows how much
+larger the standard errors may become. No private record is in reach, and nothing is charged.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 
 from dpcvx.arrays import Vector
-from dpcvx.data import Arrays, Quantiser
-from dpcvx.data.columns import Columns
-from dpcvx.data.magnified import Magnified
-from dpcvx.data.table import baseline_places
-from dpcvx.data.target import Labels
 from dpcvx.errors import Incompatible, NotAccountable, WrongValue
+from dpcvx.estimators.assumptions import Assumptions, SimulatedSample
 from dpcvx.estimators.hypotheses import INTERCEPT
 from dpcvx.estimators.inference import HIDDEN, MOSTLY_HIDDEN
-from dpcvx.estimators.planning import HIDDEN_ERRORS, FitDeclaration
+from dpcvx.estimators.planning import FitDeclaration
 from dpcvx.estimators.private_bounds import is_private
 from dpcvx.estimators.tables import Column, Printable, ResultTable, number, percent
-from dpcvx.noise import SeededGenerator
-from dpcvx.planning.candidates import PlanKey
 from dpcvx.planning.outlook import MOST_EPSILON, MOST_RECORDS, smallest
-from dpcvx.plans import Plan, execute
 from dpcvx.plans.uncertainty import Uncertainty
-from dpcvx.solvers.defaults import default
 from dpcvx.words import is_number, show
 
-__all__ = ["HIDDEN_IF_WIDE", "Assumptions", "PowerForecast", "forecast", "plan_with_best_share"]
+__all__ = [
+    "Assumptions",
+    "PowerForecast",
+    "enough_to_see",
+    "forecast",
+    "hidden_shares",
+    "simulated_sample",
+    "ways_to_see",
+]
 
-SAMPLE = 4000  # records that are drawn; each counts as often as the number of records asks for
 RUNS = 5  # of the fit, with new noise
-WIDTH_IN_DEVIATIONS = 6.0  # of bounds, where no standard deviation is given
-SHARES: tuple[float, ...] = default("estimators.power.SHARES")
-SCORE_DEVIATION = 1.5  # of the log-odds of a classifier
-
-
-@dataclass(frozen=True)
-class Assumptions:
-    """Public model of the records of a fit.
-
-    `deviations`: standard deviation of columns of numbers, by name or position, in the user's units; of
-    others a sixth of the width of their bounds. `target`: that of the target, or None for a sixth. `r2`:
-    share of the target's variance that the features explain. `correlation`: of every pair of numbers.
-    `share`: of the second class.
-    """
-
-    deviations: Mapping[Any, float] = dataclasses.field(default_factory=dict)
-    target: float | None = None
-    r2: float = 0.3
-    correlation: float = 0.0
-    share: float = 0.5
-    width: float = WIDTH_IN_DEVIATIONS  # of bounds, in standard deviations of their column
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.deviations, Mapping):
-            raise WrongValue(f"deviations must map columns to numbers, got {show(self.deviations)}.")
-        for name, value in (*self.deviations.items(), ("target", self.target)):
-            if value is not None and not is_number(value, 0):
-                raise WrongValue(f"The standard deviation of {name} must be positive, got {show(value)}.")
-        for name, low in (("r2", -1e-300), ("correlation", -1e-300), ("share", 0.0)):
-            if not is_number(getattr(self, name), low, 1):
-                raise WrongValue(f"{name} must be between 0 and 1, got {show(getattr(self, name))}.")
-
-    def features(self, columns: Columns, count: int, rng: np.random.Generator) -> tuple[Vector, Vector]:
-        """Draw the features of records, in the user's units; and their standard deviations."""
-        X = np.empty((count, columns.width))
-        common = rng.standard_normal((count, 1))
-        labels = columns.labels()
-        for key in self.deviations:
-            if str(key) not in labels and f"x{key}" not in labels:
-                raise WrongValue(
-                    f"deviations names {show(key)}, which is no column: {', '.join(labels[:8])}."
-                )
-        for label, span, declared in zip(labels, columns.spans(), columns.levels, strict=True):
-            places = list(span)
-            if declared is not None:
-                codes = rng.integers(len(declared), size=count)
-                X[:, places] = codes[:, None] == np.array(declared.coded)
-                continue
-            low, high = columns.low[places], columns.high[places]
-            spread = (high - low) / self.width
-            if len(places) == 1:
-                spread = np.array([self._deviation(label, float(spread[0]))])
-            own = rng.standard_normal((count, len(places)))
-            mixed = math.sqrt(self.correlation) * common + math.sqrt(1 - self.correlation) * own
-            X[:, places] = ((low + high) / 2 + spread * mixed).clip(low, high)
-        return X, X.std(axis=0)
-
-    def _deviation(self, label: str, usual: float) -> float:
-        position = label[1:] if label[:1] == "x" and label[1:].isdecimal() else None
-        for key, value in self.deviations.items():
-            if str(key) in (label, position):
-                return float(value)
-        return usual
-
-    def words(self, *, labels: bool, weighted: bool = False) -> str:
-        """Return the assumptions in words; `labels`: a target has classes; `weighted`: rows have weights."""
-        given = ", ".join(f"{name} {value:g}" for name, value in self.deviations.items())
-        rest = "a sixth of the width of its bounds"
-        parts = [
-            f"standard deviations: {given}; of every other column {rest}"
-            if given
-            else f"the standard deviation of each column is {rest}",
-            f"numbers have correlation {self.correlation:g}, levels equal shares",
-        ]
-        if labels:
-            parts.append(f"the second class has a share of about {self.share:g}")
-        else:
-            target = rest if self.target is None else f"{self.target:g}"
-            parts.append(f"that of the target is {target}, of whose variance features explain {self.r2:.0%}")
-        if weighted:
-            parts.append(
-                "all rows have the largest weight, and errors are larger where most have smaller ones"
-            )
-        return "; ".join(parts)
-
-
-@dataclass(frozen=True, eq=False)
-class _Sample:
-    """Simulated records that stand for n."""
-
-    X: Vector  # features in the user's units
-    baselines: list[int]  # features that have no coefficient
-    odds: Vector  # log-odds of the second class, or mean of the target
-    y: Any  # targets in the user's units
-    deviation: float  # of the errors of the target; 1 for classes
-    factor: int  # how often each record counts
-
-    @classmethod
-    def draw(cls, made: FitDeclaration, assumed: Assumptions) -> _Sample:
-        """Draw records of a declared fit."""
-        columns, target, n = made.columns, made.target, made.plan.n
-        factor, rng = max(1, n // SAMPLE), np.random.default_rng(0)
-        X, spread = assumed.features(columns, n // factor, rng)
-        parts = (X - X.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
-        left_out = baseline_places(columns.levels, columns.maps) if made.intercept else []
-        score = np.delete(parts, left_out, axis=1).sum(axis=1)
-        score /= score.std() or 1.0
-        if isinstance(target, Labels):
-            odds = math.log(assumed.share / (1 - assumed.share)) + SCORE_DEVIATION * score
-            second = rng.uniform(size=len(odds)) < 1 / (1 + np.exp(-odds))
-            return cls(X, left_out, odds, target.classes[second.astype(int)], 1.0, factor)
-        usual = 2 * float(np.max(target.scale)) / WIDTH_IN_DEVIATIONS
-        whole = usual if assumed.target is None else assumed.target
-        link = made.plan.problem.loss.link
-        if link == "log":
-            # The mean is one standard deviation. E mu^2 = (1 + r2) whole^2, so that relative errors with the
-            # variance (1 - r2)/(1 + r2) leave r2 of the target's variance to the features.
-            width, share = math.sqrt(math.log1p(assumed.r2)), (1 - assumed.r2) / (1 + assumed.r2)
-            logs = math.log(whole) - width**2 / 2 + width * score
-            return cls(X, left_out, logs, np.exp(logs) * rng.gamma(1 / share, share, len(logs)), 1.0, factor)
-        if link == "logit":
-            chance = 1 / (1 + np.exp(-score))
-            seen, rest = float(chance.var()), float((chance * (1 - chance)).mean())
-            share = min(0.9, seen * (1 - assumed.r2) / (assumed.r2 * rest))  # variance over mean (1 - mean)
-            sizes = 1 / share - 1
-            y = rng.beta(sizes * chance, sizes * (1 - chance))
-            return cls(X, left_out, score, y, math.sqrt(share), factor)
-        mean, error = target.center + math.sqrt(assumed.r2) * whole * score, math.sqrt(1 - assumed.r2) * whole
-        return cls(X, left_out, mean, mean + error * rng.standard_normal(len(mean)), error, factor)
-
-    def plain_errors(self, link: str) -> Vector | None:
-        """Standard errors of least squares or maximum likelihood without privacy, the intercept last.
-
-        None for other models, and NaN where coefficients cannot be told apart.
-        """
-        if link not in ("identity", "logit"):
-            return None
-        chance = 1 / (1 + np.exp(-self.odds)) if link == "logit" else np.zeros(1)
-        weights = chance * (1 - chance) if link == "logit" else np.ones(len(self.X))
-        design = np.column_stack([np.delete(self.X, self.baselines, axis=1), np.ones(len(self.X))])
-        scale = np.sqrt((design**2).mean(axis=0))
-        scale[scale == 0] = 1.0
-        information = (design / scale).T @ (weights[:, None] * design / scale) * self.factor
-        values = np.linalg.eigvalsh(information)
-        if values[0] <= 1e-9 * values[-1]:
-            return np.full(design.shape[1], np.nan)
-        found: Vector = self.deviation * np.sqrt(np.diag(np.linalg.inv(information))) / scale
-        return found
-
-    def run(self, model: Any, made: FitDeclaration, runs: int) -> list[Uncertainty]:
-        """Return the uncertainties of fits to the sample; `model` is overwritten."""
-        plan, columns = dataclasses.replace(made.plan, before=(), notes=()), made.columns
-        stored = 0.0 if plan.solver.standardises else made.intercept
-        rows = Quantiser(plan.problem.bounds, columns.center, columns.scale, stored).quantise(self.X)
-        neighbours = plan.budget.neighbours
-        weight, people = neighbours.weight, neighbours.unit != "row"
-        source = Arrays(
-            rows,
-            made.target.encode(self.y),
-            bounds=plan.problem.bounds,
-            layout=plan.layout,
-            weights=None if weight == 1 else np.full(len(self.X), weight),
-            units=None if weight == 1 else len(self.X),
-            owners=np.arange(len(self.X)) // neighbours.rows if people else None,
-            offsets=np.zeros(len(self.X)) if plan.problem.loss.offset else None,
-        )
-        found = []
-        for seed in range(runs):
-            release = execute(plan, Magnified(source, self.factor, plan.n), rng=SeededGenerator(seed))
-            model._publish(release, made)
-            found.append(model._uncertainty)
-        return found
+CAUTIOUS_RUNS = 3
+MAY_BE_HIDDEN = "may be hidden"
+# Multiples of the number of records and of epsilon that are tried.
+MORE = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0, 10.0, 15.0, 20.0, 30.0, 50.0, 70.0, 100.0)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -223,6 +55,9 @@ class PowerForecast(Printable):
     deviations: Vector  # expected standard error of each
     sampling: Vector  # that of a fit without privacy; NaN where coefficients cannot be told apart
     hidden: Vector  # share of the runs in which noise hid a direction that matters to the coefficient
+    # the same with cautious assumptions: standard errors, and hidden directions
+    cautious: tuple[Vector, Vector]
+    weighted: bool  # whether rows have survey weights
     facts: tuple[tuple[str, str], ...]
     again: Callable[[int, float], PowerForecast]  # the same for another number of records and epsilon
     n: int
@@ -234,6 +69,23 @@ class PowerForecast(Printable):
     def std_err(self) -> Vector:
         """Expected standard error of each coefficient, privacy noise included."""
         return self.deviations
+
+    @property
+    def up_to(self) -> Vector:
+        """Standard error of each coefficient with cautious assumptions."""
+        return np.maximum(self.cautious[0], self.deviations)
+
+    @cached_property
+    def seen_with(self) -> tuple[int | None, float | None]:
+        """Number of records at this epsilon, and epsilon for these records, at which noise hides nothing.
+
+        To a factor of about 1.5, for usual records; None where no reasonable one is enough.
+        """
+
+        def seen(n: int, epsilon: float) -> bool:
+            return not (self.again(n, epsilon).hidden > 0.5).any()
+
+        return enough_to_see(seen, self.n, self.epsilon)
 
     @property
     def multiple(self) -> Vector:
@@ -300,12 +152,20 @@ class PowerForecast(Printable):
         columns = [
             Column(""),
             Column("std err", number),
+            Column("up to", number),
             Column("without privacy", number),
             Column("multiple", lambda value: f"{value:.2f}"),
             Column("smallest effect", number),
             Column("noise share", percent),
         ]
-        parts = (self.deviations, self.sampling, self.multiple, self.smallest_effect, 1 - self.multiple**-2)
+        parts = (
+            self.deviations,
+            self.up_to,
+            self.sampling,
+            self.multiple,
+            self.smallest_effect,
+            1 - self.multiple**-2,
+        )
         rows: list[tuple[Any, ...]] = [
             (name, *(float(value) if math.isfinite(value) else None for value in row))
             for name, row in zip(self.names, zip(*parts, strict=True), strict=True)
@@ -313,104 +173,28 @@ class PowerForecast(Printable):
         notes = [
             f"smallest effect: a coefficient of this size has a p-value below {1 - self.level:.3g} with a "
             f"probability of {self.power:.0%}. multiple: std err over the one of a fit without privacy.",
-            "Simulated from public numbers; real records differ from the assumptions, and standard errors in "
-            "proportion to (deviation of the errors) / (deviation of the feature).",
+            "up to: std err with the cautious assumptions. Both are simulated from public numbers. Standard "
+            "errors are proportional to (deviation of errors) / (deviation of the feature), which differ.",
         ]
-        if (self.hidden > 0).any():
+        marks = [
+            f"{HIDDEN} in {share:.0%} of runs" if share else MAY_BE_HIDDEN if maybe > 0.5 else None
+            for share, maybe in zip(self.hidden, self.cautious[1], strict=True)
+        ]
+        if any(marks):
             columns.append(Column("note"))
-            marks = [f"{HIDDEN} in {share:.0%} of runs" if share else None for share in self.hidden]
             rows = [(*row, mark) for row, mark in zip(rows, marks, strict=True)]
+        if (self.hidden > 0).any():
             notes.append(
-                f"{HIDDEN}: the number of records or epsilon is too small for some directions; standard "
-                "errors are then as large as the set of the parameter."
+                f"{HIDDEN}: noise hides how the records vary in some directions, and standard errors are as "
+                "large as the set of the parameter. " + ways_to_see(self.seen_with, weighted=self.weighted)
+            )
+        if MAY_BE_HIDDEN in marks:
+            notes.append(
+                f"{MAY_BE_HIDDEN}: noise hides nothing of usual records, but it does with the cautious "
+                "assumptions. Give deviations, shares and a correlation that you know, or leave room: more "
+                "records, a larger epsilon or fewer columns."
             )
         return ResultTable("Expected standard errors", self.facts, tuple(columns), tuple(rows), tuple(notes))
-
-
-# Real features are correlated, and a hidden direction costs far more than a share that is too large.
-CAUTIOUS = Assumptions(correlation=0.3)
-WIDE = Assumptions(correlation=0.3, width=20.0)  # bounds are often far wider than the data
-HIDDEN_IF_WIDE = (
-    "the standard errors will say nothing if bounds are far wider than the data: where the standard "
-    "deviation of columns is a twentieth of the width of their bounds, noise hides every coefficient in most "
-    "simulations of this fit. Use bounds about six standard deviations wide, more records or a larger epsilon"
-)
-
-
-def plan_with_best_share(
-    model: Any,
-    declared: Callable[[Plan, float], FitDeclaration],
-    plan_fit: Callable[[Any], tuple[Plan, float]],
-) -> tuple[Plan, float]:
-    """Return the plan whose share for uncertainty gives the smallest standard errors in a simulation.
-
-    A note of the plan says if noise will probably hide them all. `model`: it is not changed; `declared`: the
-    fit with a plan and the value of the intercept's feature, both of which are returned; `plan_fit`: plans
-    the fit of a model with another share. All is public.
-    """
-    twin = clone(model).set_params(ledger=None, account=None)
-    share, *hidden = _choose_share(twin, declared, plan_fit)
-    plan, intercept = plan_fit(twin.set_params(uncertainty=share))
-    told = (HIDDEN_ERRORS, HIDDEN_IF_WIDE)
-    notes = [note for note, often in zip(told, hidden, strict=True) if often > 0.5][:1]
-    others = [note for note in plan.notes if note != HIDDEN_ERRORS]
-    return dataclasses.replace(plan, notes=(*others, *notes)), intercept
-
-
-def _choose_share(
-    twin: Any,
-    declared: Callable[[Plan, float], FitDeclaration],
-    plan_fit: Callable[[Any], tuple[Plan, float]],
-) -> tuple[float, float, float]:
-    """Return the best share for uncertainty, and how often noise hides even the clearest coefficient.
-
-    That is the one which noise hides in the smallest share of runs: of usual records, and of records within
-    wide bounds. `twin`: a model to be overwritten.
-    """
-
-    def make(share: float) -> tuple[Plan, float]:
-        return plan_fit(twin.set_params(uncertainty=share))
-
-    def simulate(share: float, assumed: Assumptions) -> tuple[float, float]:
-        """Mean logarithm of the standard errors; runs in which noise hides a direction count as they are."""
-        plan, intercept = make(share)
-        made = declared(plan, intercept)
-        runs = _Sample.draw(made, assumed).run(twin, made, RUNS)
-        variances = [np.diag(each.covariance)[:-1] for each in runs]
-        hidden = np.mean([_mostly_hidden(each)[:-1] for each in runs], axis=0)
-        return float(np.log(np.mean(variances, axis=0)).mean()), float(hidden.min())
-
-    first = declared(*make(SHARES[0]))
-    key = PlanKey(first.plan, (type(twin), first.columns.names))
-    return _best_share(_ShareKey(key, simulate))
-
-
-class _ShareKey:
-    """Hash key of a choice of a share, with the function that simulates one."""
-
-    def __init__(self, key: PlanKey, simulate: Callable[[float, Assumptions], tuple[float, float]]) -> None:
-        self.key, self.simulate = key, simulate
-
-    def __hash__(self) -> int:
-        return hash(self.key)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _ShareKey) and self.key == other.key
-
-
-@lru_cache(maxsize=64)
-def _best_share(question: _ShareKey) -> tuple[float, float, float]:
-    found = {share: question.simulate(share, CAUTIOUS) for share in SHARES}
-    best = min(SHARES, key=lambda share: found[share][0])
-    return best, found[best][1], question.simulate(best, WIDE)[1]
-
-
-def _mostly_hidden(known: Uncertainty) -> Vector:
-    """1 for each coefficient whose variance comes mostly from hidden directions, 0 for others."""
-    if known.hidden is None:
-        return np.zeros(len(known.estimate))
-    share: Vector = np.diag(known.hidden) / np.diag(known.covariance)
-    return (share > MOSTLY_HIDDEN).astype(np.float64)
 
 
 def forecast(
@@ -422,12 +206,13 @@ def forecast(
     *,
     level: float,
     power: float,
-    runs: int = RUNS,
+    runs: tuple[int, int] = (RUNS, CAUTIOUS_RUNS),
 ) -> PowerForecast:
     """Return the expected standard errors of a fit.
 
     `model`: an estimator with the fit's parameters, to be overwritten; `declare`: the fit for a number of
-    records and an epsilon, from public facts.
+    records and an epsilon, from public facts; `runs`: simulated fits to usual records, and to those of
+    cautious assumptions; the second may be 0.
     """
     made = declare(n, epsilon)
     if is_private(made.stated.bounds) or is_private(made.stated.y_bounds):
@@ -440,32 +225,39 @@ def forecast(
             "Standard errors are predicted for coefficients of columns, and this fit would have ramps or "
             'products of columns. Give knots=0 and interactions="none" to predict those of straight lines.'
         )
-    sample = _Sample.draw(made, assumed)
-    found = sample.run(model, made, runs)
+    sample = simulated_sample(model, made, assumed)
+    found = sample.run(model, made, runs[0])
     deviations = np.median([np.sqrt(np.diag(each.covariance)) for each in found], axis=0)
     sampling = sample.plain_errors(model._link)
     if sampling is None:
         clear = [np.sqrt(np.diag(np.asarray(each.sampling))) for each in found if not each.weak]
         sampling = np.median(clear, axis=0) if clear else np.full(len(deviations), np.nan)
-    hidden = np.mean([_mostly_hidden(each) for each in found], axis=0)
-    order = [-1, *range(len(deviations) - 1)]
+    hidden, order = hidden_shares(found), [-1, *range(len(deviations) - 1)]
+    careful, cautious = dataclasses.replace(assumed, cautious=True), (deviations, hidden)
+    if runs[1]:
+        worse = simulated_sample(model, made, careful).run(model, made, runs[1])
+        larger = np.median([np.sqrt(np.diag(each.covariance)) for each in worse], axis=0)
+        cautious = larger, hidden_shares(worse)
     budget, weighted = made.plan.budget, model.weight_bounds is not None
     facts = (
         (f"{budget.neighbours.noun}s", f"{n:,}"),
         ("epsilon", f"{epsilon:g}"),
         ("delta", f"{budget.delta:.3g}"),
         ("uncertainty", f"{made.plan.solver.hessian_share:.0%} of the budget"),
-        ("assumed", assumed.words(labels=isinstance(made.target, Labels), weighted=weighted)),
+        ("assumed", assumed.words(made, model._several_rows, weighted=weighted)),
+        ("cautious", careful.words(made, model._several_rows, weighted=weighted)),
     )
 
     def again(records: int, larger: float) -> PowerForecast:
-        return forecast(model, declare, records, larger, assumed, level=level, power=power, runs=2)
+        return forecast(model, declare, records, larger, assumed, level=level, power=power, runs=(2, 0))
 
     return PowerForecast(
         (INTERCEPT, *model.coef_names_),
         deviations[order],
         sampling[order],
         hidden[order],
+        (cautious[0][order], cautious[1][order]),
+        weighted,
         facts,
         again,
         n,
@@ -473,3 +265,62 @@ def forecast(
         level,
         power,
     )
+
+
+def simulated_sample(model: Any, made: FitDeclaration, assumed: Assumptions) -> SimulatedSample:
+    """Draw records of a declared fit of a model."""
+    weighted = model.weight_bounds is not None
+    return SimulatedSample.draw(made, assumed, model._several_rows, weighted=weighted)
+
+
+def hidden_shares(runs: Sequence[Uncertainty]) -> Vector:
+    """Return the share of runs in which a coefficient's variance comes mostly from hidden directions."""
+    shares: Vector = np.mean([_mostly_hidden(each) for each in runs], axis=0)
+    return shares
+
+
+def _mostly_hidden(known: Uncertainty) -> Vector:
+    """1 for each coefficient whose variance comes mostly from hidden directions, 0 for others."""
+    if known.hidden is None:
+        return np.zeros(len(known.estimate))
+    share: Vector = np.diag(known.hidden) / np.diag(known.covariance)
+    return (share > MOSTLY_HIDDEN).astype(np.float64)
+
+
+def enough_to_see(
+    seen: Callable[[int, float], bool], n: int, epsilon: float
+) -> tuple[int | None, float | None]:
+    """Return the least number of records, and the least epsilon, of a coarse list with which all is seen.
+
+    `seen`: whether noise hides nothing, for a number of records and an epsilon.
+    """
+
+    def tried(records: int, larger: float) -> bool:
+        try:
+            return seen(records, larger)
+        except (Incompatible, NotAccountable):
+            return False
+
+    def first(enough: Callable[[float], bool]) -> float | None:
+        place = bisect_left(MORE, True, key=enough)
+        return None if place == len(MORE) else MORE[place]
+
+    records = first(lambda factor: tried(math.ceil(factor * n), epsilon))
+    larger = first(lambda factor: tried(n, factor * epsilon))
+    unit = 10 ** max(0, len(str(n)) - 2)
+    return (
+        None if records is None else math.ceil(records * n / unit) * unit,
+        None if larger is None else float(f"{larger * epsilon:.2g}"),
+    )
+
+
+def ways_to_see(found: tuple[int | None, float | None], *, weighted: bool) -> str:
+    """Say what to do about hidden directions; `found`: of `enough_to_see`."""
+    records, epsilon = found
+    ways = [] if records is None else [f"about {records:,} records at this epsilon"]
+    ways += [] if epsilon is None else [f"about epsilon {epsilon:g} with these records"]
+    needed = ", or ".join(ways) or "more than a hundred times the records or epsilon"
+    rest = "fewer columns help too"
+    if weighted:
+        rest += ", and so do weights that are capped, since noise is made for the largest one"
+    return f"Usual records are seen with {needed}; {rest}."

@@ -52,7 +52,6 @@ class RowModel(Parameters, BaseEstimator):  # type: ignore[misc]
     _column: ClassVar[str]  # that tells the rows of a record apart
     _sign: ClassVar[float]  # of the released log-odds in the coefficients of that column
     _family: ClassVar[str]
-    _usual_share: ClassVar[float]  # of rows with label 1, that a forecast assumes
 
     def _levels(self) -> tuple[str, ...]:
         """Return the levels of the column that tells the rows of a record apart."""
@@ -151,23 +150,21 @@ class RowModel(Parameters, BaseEstimator):  # type: ignore[misc]
     def power(self, n: int, features: int | Sequence[str], **assumptions: Any) -> PowerForecast:
         """Predict standard errors and the smallest detectable effect, before anything is paid.
 
-        The simulation has one row of each record, drawn at random, which makes the errors a little larger
-        than those of a fit to all rows; it knows of no record that is lost early.
+        Every simulated record has all its rows; one in ten is lost in each period of a hazard model.
 
         Parameters
         ----------
         n, features
             As for `plan`.
         **assumptions
-            As for ``PrivateLogisticRegression.power``; ``share`` is that of rows with label 1: of answers
-            above a level (by default 0.5), or of events in a period that is observed (0.15).
+            As for ``PrivateLogisticRegression.power``; ``share`` is that of answers above the middle level
+            (by default 0.5), or of records at risk whose event comes in a period (0.15).
 
         Returns
         -------
         PowerForecast
         """
-        assumed = {"share": self._usual_share} | assumptions
-        return self._of_persons(n).power(n, self._features(features), **assumed)
+        return self._of_persons(n).power(n, self._features(features), **assumptions)
 
     def summary(self, level: float = 0.95, *, adjust: str | None = None) -> Summary:
         """Return the table of coefficients, with standard errors and tests where they were released.
@@ -349,7 +346,7 @@ class RowModel(Parameters, BaseEstimator):  # type: ignore[misc]
         model = PrivateLogisticRegression(
             classes=(0, 1), **{parameter: getattr(self, parameter) for parameter in SHARED}
         )
-        model._told_as, model._several_rows, model._tells_hidden_errors = name, True, True
+        model._told_as, model._several_rows = name, self._column
         levels = self._levels()
         if self.schema is None:
             model.categories = {**(self.categories or {}), self._column: levels}

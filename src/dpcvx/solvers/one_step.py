@@ -320,12 +320,12 @@ def _deviances(loss: Any, strength: float) -> Deviances:
     return Deviances(loss, max(largest, LEAST_DEVIANCE), min(far, loss.y_range[1]))
 
 
-def hides_errors(plan: Plan, margin: float = 2.0) -> bool:
+def hides_errors(plan: Plan) -> bool:
     """Say whether the noise of the Hessian surely hides most directions of usual standardised records.
 
     Usual records have unit variances and correlations of 0.3, so that all directions but one have the
     curvature 0.7 / (stretch (1 + sqrt d))^2 times that of the loss. Directions are hidden below 2 v sqrt(d),
-    v being the noise. A factor `margin` is left, by default 2, since the noise of lengths shortens rows: with
+    v being the noise. A factor of 2 is left, since the noise of lengths shortens rows: with
     3.3 times that curvature 90 % of fits had a hidden direction, with 5.5 times 43 %, and with 5.7 times and
     more records 0.
     """
@@ -338,7 +338,7 @@ def hides_errors(plan: Plan, margin: float = 2.0) -> bool:
         (1 - INTERCEPT**2 * solver.intercept) * USUAL_VARIANCE / (solver.stretch * (1 + math.sqrt(d))) ** 2
     )
     usual *= mean_curvature(moments.problem, solver.clip)
-    return bool(usual < margin * 2 * moments.noise / math.sqrt(2) * math.sqrt(moments.problem.d))
+    return bool(usual < 4 * moments.noise / math.sqrt(2) * math.sqrt(moments.problem.d))
 
 
 def far_reach(n: int, budget: Budget) -> float:
