@@ -6,6 +6,7 @@ import math
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 
@@ -178,6 +179,23 @@ def test_rows_of_several_classes_are_short_where_columns_are_not_standardised():
         assert "shrunk" not in str(fixed.privacy_statement_)
     without, _, _ = three_classes(1500, 0.1, fit_intercept=False)
     assert without.plan_.problem.row_norm == pytest.approx(0.3 * math.sqrt(6))
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 1.0])
+def test_no_other_statement_says_that_rows_are_shrunk(epsilon):
+    rng = np.random.default_rng(0)
+    table = {"place": rng.choice(["a", "b", "c"], 1000), "age": rng.uniform(18, 90, 1000)}
+    model = dp.PrivateLinearRegression(
+        epsilon=epsilon,
+        bounds={"age": (18, 90)},
+        categories={"place": ["a", "b", "c"]},
+        y_bounds=(0, 1),
+        random_state=0,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(pd.DataFrame(table), rng.uniform(0, 1, 1000))
+    assert "shrunk to l2 norm" not in str(model.privacy_statement_)
 
 
 @pytest.mark.long

@@ -114,9 +114,10 @@ def bounds_facts(made: FitDeclaration) -> dict[str, Any]:
     if stated.data_norm is not None:
         bounds["data_norm"] = float(stated.data_norm)
         bounds["enforced"] += "; rows are shrunk to l2 norm data_norm"
-    elif columns.row_bounds(None, made.intercept).row_norm(made.plan.problem.d) > made.plan.problem.row_norm:
-        norm = made.plan.problem.row_norm
-        bounds["enforced"] += f"; scaled rows are shrunk to l2 norm {norm:.4g} with the constant feature"
+    elif not made.plan.solver.standardises:
+        norm, longest = made.plan.problem.row_norm, columns.row_bounds(None, made.intercept)
+        if norm < longest.row_norm(made.plan.problem.d):
+            bounds["enforced"] += f"; scaled rows are shrunk to l2 norm {norm:.4g} with the constant feature"
     said = [note for note in made.plan.notes if note.startswith((UNUSED, USED))]
     if made.public is not None or said:
         bounds["public_rows"] = said[0] if made.public is None else made.public.fact
