@@ -283,6 +283,45 @@ def test_a_long_tail_makes_the_unit_of_squared_loss_larger(tail):
     assert units == pytest.approx(2.5 * scale.deviation * np.array([stretch, 1, 1]))
 
 
+def test_many_records_of_a_long_tail_have_the_longest_clip():
+    """Clips in standard deviations: the planned one, in units of 2.5, times the unit."""
+    long, short = (TargetScale(0.0, 1.0, 1000, None, within) for within in (0.2, 0.5))
+
+    def clip(scale, residual, **more):
+        return residual * scale.units(dp.Squared(), residual, **more).scale / 2.5
+
+    assert [clip(long, each, longest=4.0) for each in (0.7, 2.4, 2.5, 5.0)] == pytest.approx([2.5, 2.5, 4, 5])
+    assert [clip(short, each, longest=4.0) for each in (0.7, 2.5)] == [0.7, 2.5]
+    assert clip(long, 2.5) == 2.5
+    assert [clip(each, 1.0, straight=2.0) for each in (long, short)] == [2.5, 1.0]
+    assert clip(TargetScale(0.0, 1.0, 1000, None, None), 1.0, straight=2.0) == 2.0
+
+
+def test_standard_errors_keep_their_clip_where_the_tail_is_long():
+    rng, n = np.random.default_rng(0), 20_000
+    rows = rng.uniform(-1, 1, (n, 2))
+    y = np.minimum(rows[:, 0] + rng.exponential(size=n) ** 3, 60)
+    facts = {"epsilon": 1.0, "delta": 1e-6, "bounds": (-1, 1), "y_bounds": (-2, 60), "random_state": 0}
+    seen = []
+    for more in ({}, {"uncertainty": 0.2}):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(TargetScale, "units", _noting(seen))
+            dp.PrivateLinearRegression(**facts, **more).fit(rows, y)
+    assert [longest for _, longest in seen] == [4.0, 2.5]
+    assert seen[0][0] == 2.5 < seen[1][0]
+
+
+def _noting(seen):
+    found = TargetScale.units
+
+    def units(self, loss, residual=2.5, straight=0.0, longest=2.5):
+        assert self.long_tail
+        seen.append((residual, longest))
+        return found(self, loss, residual, straight, longest)
+
+    return units
+
+
 @pytest.mark.parametrize(("within", "tail"), [(None, "unknown"), (0.2, "long"), (0.35, "long"), (0.46, "")])
 def test_units_say_what_is_known_of_the_tail_of_the_target(within, tail):
     """A normal law has 0.52 and an exponential one 0.46; intervals are in doubt before the unit changes."""

@@ -26,6 +26,7 @@ from dpcvx.solvers.typical_data import Typical
 
 __all__ = [
     "LOG_UNIT",
+    "LONG_RESIDUAL",
     "SELECTING",
     "SHORT_NOISE",
     "UNIT",
@@ -56,6 +57,7 @@ LOOKS: tuple[int, int] = default("solvers.scaled_target.LOOKS")
 LOOK_NOISE: float = default("solvers.scaled_target.LOOK_NOISE")
 NARROWING: float = default("solvers.scaled_target.NARROWING")
 RESIDUAL: tuple[float, float] = default("solvers.scaled_target.RESIDUAL")
+LONG_RESIDUAL: float = default("solvers.scaled_target.LONG_RESIDUAL")
 MANY: float = default("solvers.scaled_target.MANY")
 AMOUNT_RESIDUAL: float = default("solvers.scaled_target.AMOUNT_RESIDUAL")
 SKEWED: float = default("solvers.scaled_target.SKEWED")
@@ -117,11 +119,14 @@ class TargetScale:
         skewed = relative and self.deviation > SKEWED * self.center
         return self.caution or (LOW_MEANS if skewed else None)
 
-    def units(self, loss: Loss, residual: float = RESIDUAL[1], straight: float = 0.0) -> TargetUnits:
+    def units(
+        self, loss: Loss, residual: float = RESIDUAL[1], straight: float = 0.0, longest: float = RESIDUAL[1]
+    ) -> TargetUnits:
         """Return the units of a fit with this loss.
 
         The residuals of squared loss matter most where a few targets are far from all others. With a long
-        tail the unit is larger, so that they are clipped at 2.5 standard deviations even with few records.
+        tail the unit is larger, so that they are clipped at 2.5 standard deviations even with few records,
+        and at `longest` where records are many.
 
         With another link nothing is centred, because the model is one of the mean itself; descent starts at
         the mean. Shares keep their unit. The unit of amounts is 1.5 standard deviations, or the mean if that
@@ -131,10 +136,11 @@ class TargetScale:
         known to be short, 0 for the planned one.
         """
         if loss.link == "identity":
-            kept = min(max(residual, RESIDUAL[0]), RESIDUAL[1]) / RESIDUAL[1]
             tail = "unknown" if self.within is None else "long" if self.within < DOUBTFUL_TAIL else ""
-            tail = tail if loss.affine else ""
-            smaller = kept if self.long_tail and loss.affine else 1.0
+            tail, smaller = tail if loss.affine else "", 1.0
+            if self.long_tail and loss.affine:
+                clip = longest if residual >= RESIDUAL[1] else RESIDUAL[1]
+                smaller = min(max(residual, RESIDUAL[0]) / clip, 1.0)
             if straight and tail:
                 smaller = min(smaller, residual / straight)
             unit = UNIT * self.deviation / smaller
@@ -360,11 +366,12 @@ def measure_units(
     centred: bool,
     shown: int = 3,
     straight: float = 0.0,
+    longest: float = RESIDUAL[1],
 ) -> tuple[TargetUnits, int, str | None]:
     """Return the units of a fit's targets, the number of records that have one, and a warning or None.
 
     Several targets are measured one after the other, and each has units of its own. The warning is the first
-    that a target has. `stage`: of `target_stage`; `residual`, `straight`: see `TargetScale.units`.
+    that a target has. `stage`: of `target_stage`; others: see `TargetScale.units`.
     """
     problem, K = plan.problem, plan.problem.outputs
     loss, limit = problem.loss, problem.loss.y_range[1]
@@ -374,7 +381,7 @@ def measure_units(
         measure_target(one, plan.n, ask, limit, centred=centred, shown=shown, place=place) for place in places
     ]
     doubts = [scale.doubt(loss) for scale in scales]
-    units = [scale.units(loss, residual, straight) for scale in scales]
+    units = [scale.units(loss, residual, straight, longest) for scale in scales]
     present = min(scale.present for scale in scales)
     if K == 1:
         return units[0], present, doubts[0]

@@ -20,6 +20,7 @@ from dpcvx.solvers.defaults import default
 from dpcvx.solvers.label_share import label_stage, measure_log_odds
 from dpcvx.solvers.query_adapters import check_questions, divide_by
 from dpcvx.solvers.scaled_target import (
+    LONG_RESIDUAL,
     RESIDUAL,
     ScaledFit,
     TargetUnits,
@@ -442,6 +443,8 @@ class Standardised(ScaledFit):
             centred=self.intercept,
             shown=shown,
             straight=self.straight,
+            # Standard errors are those of the clip that was planned for them.
+            longest=RESIDUAL[1] if self.hessian_share is not None else LONG_RESIDUAL,
         )
         solver = self.solver
         if self.straight and units.tail:
