@@ -52,6 +52,7 @@ from dpcvx.domains.vertex_norm_map import VertexNorm
 from dpcvx.estimators.registry import ESTIMATORS, estimator_class
 from dpcvx.losses import (
     BoundedInfluence,
+    BoundedLogistic,
     ClippedLogistic,
     FractionalLogit,
     Huber,
@@ -64,7 +65,6 @@ from dpcvx.losses import (
     SmoothHinge,
     Softmax,
     Squared,
-    WeightedLogistic,
     Welsch,
 )
 from dpcvx.mechanisms import (
@@ -92,7 +92,7 @@ from dpcvx.problem import Bounds, Problem
 BINARY_LOSSES: list[Loss] = [
     Logistic(),
     ClippedLogistic(0.6),
-    WeightedLogistic(),
+    BoundedLogistic(threshold=0.5),
     SmoothHinge(),
     SmoothHinge(width=3.0),
     Sigmoid(),

@@ -11,6 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from dpcvx.losses import (
     BoundedInfluence,
+    BoundedLogistic,
     Huber,
     Quantile,
     Sigmoid,
@@ -137,7 +138,8 @@ def test_smoothness_constant_holds_and_is_attained(loss, z_max):
     # At short margins this hinge is straight, and softmax declares the supremum over all scores.
     if not (loss in (SmoothHinge(), Softmax()) and z_max < 0.5):
         # The largest curvature of a bounded influence is that of far records, whose targets hold a length.
-        assert sharpest >= 0.99 * (1.0 if isinstance(loss, BoundedInfluence) else declared)
+        far = isinstance(loss, BoundedInfluence | BoundedLogistic)
+        assert sharpest >= 0.99 * (loss.usual_smoothness(z_max) if far else declared)
 
 
 def test_constants_without_a_bound_on_the_scores():

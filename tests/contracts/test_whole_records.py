@@ -13,7 +13,7 @@ from dpcvx.data import CurvatureBound, CurvatureSum, GradientSum, Quantiser, Res
 from dpcvx.data.quantise import remap
 from dpcvx.data.rows import Dense, Records
 from dpcvx.errors import WrongValue
-from dpcvx.losses import BoundedInfluence, Huber, Logistic, WeightedLogistic
+from dpcvx.losses import BoundedInfluence, BoundedLogistic, Huber, Logistic
 from dpcvx.noise import SeededGenerator
 from dpcvx.solvers import NoisyGradientDescent, Standardised
 from dpcvx.solvers.one_step import with_uncertainty
@@ -66,21 +66,33 @@ def test_weights_and_missing_targets_stay_and_wrong_names_are_refused():
             Quantiser(bounds, shrink=shrink)
 
 
-def test_the_weighted_loss_is_the_square_of_the_factor_times_logistic_loss():
-    z, y, f = RNG.normal(size=500), RNG.choice([-1.0, 1.0], 500), RNG.uniform(0.05, 1, 500)
-    loss, plain = WeightedLogistic(), Logistic()
-    np.testing.assert_allclose(loss.value(f * z, y / f), f**2 * plain.value(z, y), rtol=1e-12)
-    np.testing.assert_allclose(loss.grad(f * z, y / f), f * plain.grad(z, y), rtol=1e-12)
-    slopes = [loss.slope(a * b, c / b, 0.0) for a, b, c in zip(z, f, y, strict=True)]
-    np.testing.assert_allclose(slopes, loss.grad(f * z, y / f), rtol=1e-9)
+def test_the_gradient_of_a_divided_row_is_that_of_the_whole_row_clipped():
+    """A row of norm 1 with the label f y has the gradient of logistic loss of the row times f, clipped."""
+    z, y, f = 3 * RNG.normal(size=500), RNG.choice([-1.0, 1.0], 500), RNG.uniform(1, 20, 500)
+    loss, plain = BoundedLogistic(1.5), Logistic()
+    found, whole = loss.grad(z / f, f * y), f * plain.grad(z, y)
+    assert 0.1 < np.mean(abs(whole) > 1.5) < 0.9
+    np.testing.assert_allclose(found, np.clip(whole, -1.5, 1.5), rtol=1e-12)
+    slopes = [loss.slope(a / b, b * c, 1.5) for a, b, c in zip(z, f, y, strict=True)]
+    np.testing.assert_allclose(slopes, found, rtol=1e-9)
+    # Where nothing is clipped the loss is that of the whole row.
+    np.testing.assert_allclose(BoundedLogistic(50.0).value(z / f, f * y), plain.value(z, y), rtol=1e-12)
     for label in (0.0, 0.5, -0.99):
-        assert loss.slope(3.0, label, 0.0) == loss.grad(np.array([3.0]), np.array([label]))[0] == 0
-    # Slope and curvature have the bounds of single labels whatever the factor is.
-    for label, limit in itertools.product([1, -1, 1.5, -4, 30.0], [0.1, 1.0, 8.0]):
-        points = np.linspace(-limit, limit, 2001)
-        found = loss.grad(points, np.full(2001, float(label)))
-        assert abs(found).max() <= loss.lipschitz(limit) + 1e-12
-        assert abs(np.diff(found) / np.diff(points)).max() <= loss.smoothness(limit) + 1e-9
+        assert loss.slope(3.0, label, 1.5) == loss.grad(np.array([3.0]), np.array([label]))[0] == 0
+
+
+@pytest.mark.parametrize("label", [1.0, -1.0, 1.5, -4.0, 64.0])
+def test_clipped_logistic_gradients_are_those_of_a_convex_loss(label):
+    loss, z = BoundedLogistic(1.5, curvature_limit=2.0), np.linspace(-4, 4, 80_001)
+    y = np.full(len(z), label)
+    slopes = loss.grad(z, y)
+    assert (np.diff(slopes) >= 0).all()
+    assert abs(slopes).max() <= loss.lipschitz(4.0) == 1.5
+    assert np.diff(slopes).max() / (z[1] - z[0]) <= loss.smoothness(4.0)
+    middle = (slopes[1:] + slopes[:-1]) / 2
+    np.testing.assert_allclose(np.diff(loss.value(z, y)), middle * (z[1] - z[0]), atol=1e-6)
+    assert loss.largest_curvature(4.0) == 2.0
+    assert loss.clipped(0.3).threshold == 0.3
 
 
 def test_lengths_are_packed_with_targets_without_loss():
@@ -144,15 +156,18 @@ def test_the_loss_is_convex_bounded_and_that_of_huber_without_a_code():
 
 
 @pytest.mark.parametrize("limit", [1.0, 2.5, 9.0])
-def test_no_record_moves_a_sum_by_more_than_its_bound(limit):
+@pytest.mark.parametrize("shrink", ["gradient", "labels"])
+def test_no_record_moves_a_sum_by_more_than_its_bound(limit, shrink):
     """Brute force over hostile rows and targets: gradient R sqrt(K2), Hessian Omega K2, meat S K2."""
     values = [-(2**14), -5, 0, 1, 2**14]
     rows = np.array(list(itertools.product(values, repeat=3)), dtype=np.int16)
-    targets = np.resize([1e300, -1e300, 0.0, 0.7, -3.0, np.nan, 4096.0 * 40], len(rows))[None]
-    quantiser = Quantiser(SHRUNK, 0.0, 0.05, 0.25, shrink="gradient")
+    hostile = [1e300, -1e300, 0.0, 0.7, -3.0, np.nan, 4096.0 * 40]
+    targets = np.resize(hostile if shrink == "gradient" else [1.0, -1.0, 0.0], len(rows))[None]
+    quantiser = Quantiser(SHRUNK, 0.0, 0.05, 0.25, shrink=shrink)
     found = remap(Records(Dense(rows), targets), quantiser, 0.0, 1.0)
     _, k2 = integer_bounds(SHRUNK, 4)
-    loss, theta = BoundedInfluence(1.5, curvature_limit=limit), np.array([0.2, -0.1, 0.3, 0.5])
+    kind = BoundedInfluence if shrink == "gradient" else BoundedLogistic
+    loss, theta = kind(1.5, curvature_limit=limit), np.array([0.2, -0.1, 0.3, 0.5])
     slope = ResidualBound(math.floor(1.5 * 2**20), math.floor(1.5 * 2**20))
     bend, square = CurvatureBound(math.floor(limit * 2**12), 12), CurvatureBound(math.floor(2.25 * 2**12), 12)
     largest = [0.0, 0.0, 0.0]

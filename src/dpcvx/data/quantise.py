@@ -55,7 +55,7 @@ class Quantiser:
     # Treatment of a row longer than x_2, shrunk by f, in `remap`. "row": nothing else. "numbers":
     # intercept and target are shrunk too, so that the record has the weight f^2 in squared loss and a linear
     # model that is right keeps its coefficients. "labels": the intercept is shrunk and the label becomes y/f
-    # (`WeightedLogistic`). "gradient": every row is divided by its length f, on a grid, with intercept and
+    # (`BoundedLogistic`). "gradient": every row is divided by its length f, on a grid, with intercept and
     # target, and the target holds f, which gives the record its weight again (`BoundedInfluence`).
     shrink: str = "row"
     places: tuple[int, ...] | None = None  # columns that are kept, in this order; None for all

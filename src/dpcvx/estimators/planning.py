@@ -49,7 +49,7 @@ from dpcvx.solvers import (
 )
 from dpcvx.solvers.calibrated import Calibrated
 from dpcvx.solvers.defaults import default
-from dpcvx.solvers.one_step import far_reach, largest_bend, with_uncertainty
+from dpcvx.solvers.one_step import far_reach, largest_bend, largest_pull, with_uncertainty
 from dpcvx.solvers.scaled_target import (
     SELECTING,
     SHORT_NOISE,
@@ -460,9 +460,8 @@ class Planning(Parameters):
         if self.uncertainty:
             share = float(self.uncertainty)
             bend = largest_bend(problem.d - bool(self.fit_intercept), n, budget, share)
-            candidates = tuple(
-                with_uncertainty(each, share, problem.loss, far_reach(n, budget), bend) for each in candidates
-            )
+            limits = far_reach(n, budget), bend, largest_pull(n, budget)
+            candidates = tuple(with_uncertainty(each, share, problem.loss, *limits) for each in candidates)
             if redundant is not None:
                 candidates = tuple(each.with_redundant(redundant) for each in candidates)
         return plan(problem, n, budget, candidates, accountant, density=density)

@@ -1,7 +1,7 @@
 """Losses of labels: logistic, hinge and sigmoid of -1 and +1, softmax of class codes."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -12,8 +12,9 @@ from dpcvx.losses import slopes
 from dpcvx.losses.loss import Link, Loss, TargetKind, check_positive, checked_margin
 from dpcvx.vouched import vouched
 
-__all__ = ["ClippedLogistic", "Logistic", "Sigmoid", "SmoothHinge", "Softmax", "WeightedLogistic"]
+__all__ = ["BoundedLogistic", "ClippedLogistic", "Logistic", "Sigmoid", "SmoothHinge", "Softmax"]
 
+EDGE = 1e-300  # stands for 0 in a logarithm
 BINARY_LABELS = (-1.0, 1.0)
 SIGMOID_INFLECTION = math.log(2 + math.sqrt(3))  # where |phi''| of the sigmoid loss peaks, at 1 / (6 sqrt 3)
 
@@ -59,47 +60,83 @@ class Logistic(Loss):
         """Return `ClippedLogistic` with this limit."""
         return ClippedLogistic(limit)
 
-    @property
-    def weighted(self) -> Loss:
-        """`WeightedLogistic`."""
-        return WeightedLogistic()
+    def with_clipped_gradients(self, threshold: float, bend: float) -> Loss:
+        """Return `BoundedLogistic`."""
+        return BoundedLogistic(threshold, bend * self.smoothness(0.0))
 
 
 @dataclass(frozen=True)
-class WeightedLogistic(Loss):
-    """Logistic loss of records that are shrunk as a whole: of a row f x with the label y/f, 0 < f <= 1.
+class BoundedLogistic(Loss):
+    """Logistic loss with clipped gradients, for rows x/f with labels y = f or -f, f >= 1.
 
-    phi(z, y) = log(1 + e^(-y z)) / y^2 for |y| >= 1, and 0 for a missing label, |y| < 1
+    phi'(z, y) = -y / (1 + e^(y z)), clipped to [-threshold, threshold], and 0 for a missing label, |y| < 1
 
-    With z = <f x, theta> this is f^2 times the logistic loss of the whole row: far records count less, and
-    coefficients of a model that is right stay the same. The slope, at most 1/|y|, and the curvature are
-    bounded as those of `Logistic`.
+    With z = <x/f, theta> the gradient phi'(z, y) x/f is that of the logistic loss of the whole row x, clipped
+    to the norm `threshold` where x/f has norm 1: an estimator of bounded influence, as `BoundedInfluence` is
+    for squared loss. Far records count as in logistic regression unless they contradict the model too.
+
+    Parameters
+    ----------
+    threshold : float
+        Largest norm of a gradient, for rows of norm 1.
+    curvature_limit : float
+        A record's curvature f^2 p (1 - p) is clipped at this size in a released Hessian.
     """
 
-    name: ClassVar[str] = "weighted_logistic"
+    threshold: float = 1.0
+    curvature_limit: float = 0.25
+
+    name: ClassVar[str] = "bounded_logistic"
     target: ClassVar[TargetKind] = "labels"
     link: ClassVar[Link] = "logit"
     convex: ClassVar[bool] = True
     y_range: ClassVar[tuple[float, float]] = BINARY_LABELS
-    slope = staticmethod(slopes.weighted_logistic_slope)
+    slope = staticmethod(slopes.bounded_logistic_slope)
+    longest: ClassVar[float] = 64.0  # largest f for which the curvature is bounded
+
+    def __post_init__(self) -> None:
+        check_positive("BoundedLogistic", "threshold", self.threshold)
+        check_positive("BoundedLogistic", "curvature_limit", self.curvature_limit)
+
+    @property
+    def parameter(self) -> float:
+        """The threshold."""
+        return self.threshold
 
     def value(self, z: Vector, y: Vector) -> Vector:
         """Return phi(z, y); 0 where the label is missing."""
-        known = np.abs(y) >= 1
-        return np.where(known, np.logaddexp(0.0, -y * z) / np.where(known, y, 1.0) ** 2, 0.0)
+        known, u = np.abs(y) >= 1, y * z
+        size = np.where(known, np.abs(y), 1.0)
+        # where the slope reaches the threshold, phi goes on as a line
+        edge = np.log(np.maximum(size / self.threshold - 1, EDGE))
+        inside = np.maximum(u, edge)
+        line = np.where(u < edge, self.threshold / size * (edge - u), 0.0)
+        return np.where(known, np.logaddexp(0.0, -inside) + line, 0.0)
 
     def grad(self, z: Vector, y: Vector) -> Vector:
-        """Return -1 / (y (1 + e^(y z)))."""
-        known = np.abs(y) >= 1
-        return np.where(known, -_sigmoid(-y * z) / np.where(known, y, 1.0), 0.0)
+        """Return -y / (1 + e^(y z)), clipped."""
+        found = np.clip(-y * _sigmoid(-y * z), -self.threshold, self.threshold)
+        return np.where(np.abs(y) >= 1, found, 0.0)
 
     def lipschitz(self, z_max: float, ord: float = 2) -> float:
-        """Return 1 / (1 + e^(-z_max)): |y| (1 + e^(-|y| z_max)) grows with |y|."""
-        return Logistic().lipschitz(z_max, ord)
+        """Return the threshold."""
+        return self.threshold
 
     def smoothness(self, z_max: float) -> float:
-        """Return 1/4, the curvature at z = 0 for any label."""
+        """Return a quarter of the square of the largest f."""
+        return self.longest**2 / 4
+
+    def usual_smoothness(self, z_max: float) -> float:
+        """Return 1/4: rows are divided by a little more than their root mean square length before."""
         return 0.25
+
+    def largest_curvature(self, z_max: float) -> float:
+        """Return `curvature_limit`."""
+        return self.curvature_limit
+
+    def clipped(self, limit: float) -> Loss:
+        """Return the loss with the smaller threshold."""
+        return replace(self, threshold=min(limit, self.threshold))
 
 
 @vouched("minimisers")

@@ -132,13 +132,12 @@ class Loss(Protocol):
         """Return a bound of the mean of phi'' over usual records, for step sizes: by default `smoothness`."""
         return self.smoothness(z_max)
 
-    @property
-    def weighted(self) -> "Loss | None":
-        """The loss of records that are shrunk as a whole, labels divided by the factor; None if unknown."""
-        return None
+    def with_clipped_gradients(self, threshold: float, bend: float) -> "Loss":
+        """Return the variant that clips whole gradients; the loss itself if it has none.
 
-    def with_clipped_gradients(self, curvature_limit: float) -> "Loss":
-        """Return the variant that clips whole gradients; the loss itself if it has none."""
+        `threshold`: largest norm of a gradient; `bend`: largest curvature of a record in a released Hessian,
+        over that of a record of usual length.
+        """
         return self
 
     def clipped(self, limit: float) -> "Loss | None":

@@ -129,9 +129,10 @@ class Huber(Loss):
         """Return 1."""
         return 1.0
 
-    def with_clipped_gradients(self, curvature_limit: float) -> Loss:
-        """Return the loss that clips gradients, not residuals, at the threshold."""
-        return BoundedInfluence(self.threshold, self.y_range, self.target_deviation, curvature_limit)
+    def with_clipped_gradients(self, threshold: float, bend: float) -> Loss:
+        """Return the loss that clips gradients, not residuals, at the smaller threshold."""
+        least = min(threshold, self.threshold)
+        return BoundedInfluence(least, self.y_range, self.target_deviation, bend)
 
     def clipped(self, limit: float) -> Loss:
         """Return the loss with the smaller threshold."""

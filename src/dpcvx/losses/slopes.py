@@ -45,11 +45,16 @@ def logistic_slope(z: float, y: float, a: float) -> float:
     return -y / (1.0 + exp_basic(y * z))
 
 
-def weighted_logistic_slope(z: float, y: float, a: float) -> float:
-    """Return -1 / (y (1 + e^(y z))), 0 where |y| < 1."""
+def bounded_logistic_slope(z: float, y: float, a: float) -> float:
+    """Return -y / (1 + e^(y z)) clipped to [-a, a], 0 where |y| < 1."""
     if y > -1.0 and y < 1.0:
         return 0.0
-    return -1.0 / (y * (1.0 + exp_basic(y * z)))
+    r = -y / (1.0 + exp_basic(y * z))
+    if r > a:
+        return a
+    if r < -a:
+        return -a
+    return r
 
 
 def clipped_logistic_slope(z: float, y: float, a: float) -> float:

@@ -35,7 +35,7 @@ from dpcvx.solvers.scaled_target import LOG_UNIT, ScaledTarget
 from dpcvx.solvers.standardised import INTERCEPT, Standardised
 from dpcvx.solvers.typical_data import mean_curvature
 
-__all__ = ["OneStep", "far_reach", "hides_errors", "largest_bend", "with_uncertainty"]
+__all__ = ["OneStep", "far_reach", "hides_errors", "largest_bend", "largest_pull", "with_uncertainty"]
 
 MEAT_SHARE: float = default("solvers.one_step.MEAT_SHARE")
 GOODNESS_SHARE: float = default("solvers.one_step.GOODNESS_SHARE")
@@ -47,9 +47,8 @@ LOG_LOSSES = (3.0, 12.0)
 SHARE_LOSSES = (1.5, 6.0)  # the same for shares, whose log-losses are smaller
 LEAST_DEVIANCE = 6.0  # of amounts: small ones have a large deviance too, 6 at a twentieth of their mean
 # Cells within so many standard deviations, and rows within so many root mean square lengths, are not clipped.
-# Clipped cells bias a linear model: 1 cell in 1,100 of an exponential feature is beyond six deviations. Its
-# rows are not shrunk: gradients are clipped. A logistic model is less sensitive to far cells, and
-# descent on longer rows would end too far from the minimiser.
+# Clipped cells bias a model: 1 cell in 1,100 of an exponential feature is beyond six deviations. Rows are not
+# shrunk: gradients are clipped.
 WIDE: tuple[float, float] = default("solvers.one_step.WIDE")
 NARROW: tuple[float, float] = default("solvers.one_step.NARROW")
 FARTHEST: float = default("solvers.one_step.FARTHEST")
@@ -61,6 +60,8 @@ MOST_SCALE = 16.0  # of a mean square of far records that were clipped in the He
 USUAL_VARIANCE = 0.7  # of standardised features with correlations of 0.3, in all directions but one
 SEEN_BY: float = default("solvers.one_step.SEEN_BY")
 MOST_BEND: float = default("solvers.one_step.MOST_BEND")
+PULL: tuple[float, float] = default("solvers.one_step.PULL")
+PULLED_BY: float = default("solvers.one_step.PULLED_BY")
 
 
 @dataclass(frozen=True)
@@ -374,14 +375,29 @@ def largest_bend(d: int, n: int, budget: Budget, share: float) -> float:
     return min(max(1.0, seen / SEEN_BY), MOST_BEND)
 
 
+def largest_pull(n: int, budget: Budget) -> float:
+    """Return the norm at which gradients of records with labels are clipped.
+
+    The slope of logistic loss is at most 1, and a record whose row is f times as long as most, and which
+    contradicts the model, has a gradient of norm f. The noise is proportional to the limit. A limit of 1
+    biases coefficients of rare levels and of skewed columns by up to a few standard errors once records are
+    many, and not by more than noise hides where they are few. The limit is sqrt(n mu/1,600), between 1 and 2.
+    """
+    if budget.delta == 0:
+        return PULL[0]
+    paid = spendable(budget)
+    many = n * gaussian_mu(paid.epsilon, paid.delta) / budget.neighbours.rows
+    return min(max(PULL[0], math.sqrt(many / PULLED_BY)), PULL[1])
+
+
 def with_uncertainty(
-    solver: Solver, share: float, loss: Loss, far: float = WIDE[0], bend: float = 1.0
+    solver: Solver, share: float, loss: Loss, far: float = WIDE[0], bend: float = 1.0, pull: float = 1.0
 ) -> Solver:
     """Return the solver that fits like another one and states its uncertainty.
 
     `solver`: if it standardises, the step is made in its coordinates, with rows of which few are shortened;
     `share`: of mu^2 for the Hessian; `loss`: of the problem; `far`: reach of cells where no row is shrunk
-    alone; `bend`: see `largest_bend`.
+    alone; `bend`, `pull`: see `largest_bend` and `largest_pull`.
     """
     goodness = "squares" if loss.affine else ""
     if loss.link == "logit" and loss.target == "labels":
@@ -397,7 +413,7 @@ def with_uncertainty(
         if solver.basis is None and not isinstance(solver.solver, ObjectivePerturbation):
             if loss.affine:
                 reach, stretch, shrink = far, WIDE[1], "gradient"
-            elif loss.weighted:
+            elif goodness == "log-loss":
                 reach, stretch, shrink = far, WIDE[1], "labels"
         curved = goodness == "log-loss" and solver.intercept and solver.basis is None
         step = OneStep(
@@ -407,7 +423,10 @@ def with_uncertainty(
             packed=shrink == "gradient",
             last_feature=INTERCEPT if curved else 0.0,
         )
-        return replace(solver, solver=step, stretch=stretch, reach=reach, shrink=shrink, bend=bend)
+        limit = pull if shrink == "labels" else solver.pull
+        return replace(
+            solver, solver=step, stretch=stretch, reach=reach, shrink=shrink, bend=bend, pull=limit
+        )
     return OneStep(solver, share, goodness=goodness)
 
 

@@ -123,12 +123,13 @@ class Standardised(ScaledFit):
     residual : float
         Residuals of squared loss are clipped at this many standard deviations of the target.
     shrink : {"row", "labels", "gradient"}
-        Treatment of rows that are too long (`Quantiser`). "row": they are shrunk. "labels": their labels are
-        changed too, so that far records have less weight, and a correctly specified model keeps its
-        coefficients. "gradient", for numbers: gradients are clipped instead of rows and residuals
-        (`BoundedInfluence`).
+        Treatment of rows that are too long (`Quantiser`). "row": they are shrunk. "labels" and, for numbers,
+        "gradient": gradients are clipped instead (`BoundedLogistic`, `BoundedInfluence`).
     bend : float
-        With "gradient", the curvature at which a record is clipped in a released Hessian.
+        Where gradients are clipped, the curvature at which a record is clipped in a released Hessian, over
+        that of a record of usual length.
+    pull : float
+        The largest norm of a gradient where these are clipped; that of the loss if it is smaller.
     """
 
     solver: Solver
@@ -143,6 +144,7 @@ class Standardised(ScaledFit):
     compared: tuple[tuple[int, int, float], ...] = field(default=(), repr=False)
     shrink: str = "row"
     bend: float = field(default=1.0, repr=False)
+    pull: float = field(default=math.inf, repr=False)
     marked: tuple[int, ...] = field(default=(), repr=False)  # features whose stored 0 is a missing cell
     # shapes within bounds: place of a number, largest difference of its contributions, sign of slopes or 0
     limits: tuple[tuple[int, float, int], ...] = field(default=(), repr=False)
@@ -164,7 +166,7 @@ class Standardised(ScaledFit):
 
     def with_coordinates(self, solver: Solver) -> Solver:
         """Return another solver, standardised."""
-        return replace(self, solver=solver, stretch=1.0, reach=REACH, shrink="row", bend=1.0)
+        return replace(self, solver=solver, stretch=1.0, reach=REACH, shrink="row", bend=1.0, pull=math.inf)
 
     def squares_left(self, plan: Plan, shares: tuple[float, ...]) -> tuple[float, ...]:
         """Return 1 for a column whose variance was measured, less where noise hides it.
@@ -191,10 +193,8 @@ class Standardised(ScaledFit):
         loss = problem.loss
         if loss.unit_free:
             loss = scaled_loss(loss, self.residual, problem.outputs)
-        if self.shrink == "labels" and loss.weighted is not None:
-            loss = loss.weighted
-        if self.shrink == "gradient":
-            loss = loss.with_clipped_gradients(self.bend)
+        if self.shrink in ("labels", "gradient"):
+            loss = loss.with_clipped_gradients(self.pull, self.bend)
         return replace(problem, loss=loss, bounds=Bounds(1.0, 1.0), d=self._width(problem) + self.intercept)
 
     def _targets(self, problem: Problem) -> int:
