@@ -1,7 +1,7 @@
-"""AIM of McKenna, Mullins, Sheldon and Miklau (2022) for attributes of any number of levels.
+"""AIM of McKenna, Mullins, Sheldon and Miklau (2022), and MST of McKenna, Miklau and Sheldon (2021).
 
-The model is that of graphical_model.py. Written for tables on which the AIM of other packages takes hours;
-query_opponents.py runs it as "tree aim".
+For attributes of any number of levels; the model is that of graphical_model.py. Written for tables on which
+those of other packages take hours; query_opponents.py runs them as "tree aim" and "tree mst".
 """
 
 import itertools
@@ -57,6 +57,32 @@ def aim(codes, sizes, rho, rng, *, order=2, cells=200_000, iterations=100, last=
             return model
         if moved <= np.sqrt(2 / np.pi) * sigma * before.size:
             sigma, epsilon = sigma / 2, 2 * epsilon
+
+
+def mst(codes, sizes, rho, rng, *, iterations=1000):
+    """Fitted model; rho: zCDP for one record more or less, a third each for three parts.
+
+    Single attributes are measured; a spanning tree of pairs is selected by the exponential mechanism, one
+    edge at a time, by the l1 distance of each pair from independence; its pairs are measured.
+    """
+    p, n, third = len(sizes), len(codes), rho / 3
+    pairs = list(itertools.combinations(range(p), 2))
+    exact = {table: _count(codes, sizes, table) for table in [(j,) for j in range(p)] + pairs}
+    measured = Measured()
+    for j in range(p):
+        _measure(measured, (j,), exact, np.sqrt(p / (2 * third)), rng)
+    independent = fit(sizes, measured, n, iterations=iterations).pairs()
+    errors = {pair: np.abs(exact[pair] - n * independent[pair]).sum() for pair in pairs}
+    epsilon, part, chosen = np.sqrt(8 * third / (p - 1)), list(range(p)), []
+    for _ in range(p - 1):
+        free = [pair for pair in pairs if part[pair[0]] != part[pair[1]]]
+        scores = np.array([epsilon / 2 * errors[pair] for pair in free])
+        a, b = pair = free[int(np.argmax(scores + rng.gumbel(size=len(free))))]
+        chosen.append(pair)
+        part = [part[a] if each == part[b] else each for each in part]
+    for pair in chosen:
+        _measure(measured, pair, exact, np.sqrt((p - 1) / (2 * third)), rng)
+    return fit(sizes, measured, n, iterations=iterations)
 
 
 def _count(codes, sizes, table):

@@ -26,9 +26,10 @@ with the values of bins that the engine measured, for nothing. "direct" is
 PrivateLogisticRegression with the whole budget for one model. "composition" divides its budget by 1,000
 queries.
 
-"tree aim" (aim.py) is AIM on a junction tree, for any number of levels; --options '{"order": 3, "cells":
-2000000}' are its workload, all tables of so many attributes, and the most cells of its tree. With --options
-'{"iterations": 200}' OpenDP's AIM and MST select and measure as they do, and graphical_model.py fits.
+"tree aim" and "tree mst" (aim.py) are AIM and MST on a junction tree, for any number of levels. AIM's
+workload, all tables of so many attributes, and the most cells of its tree are --options '{"order": 3,
+"cells": 2000000}'. With --options '{"iterations": 200}' OpenDP's AIM and MST select and measure as they do,
+and graphical_model.py fits.
 """
 
 import argparse
@@ -45,7 +46,7 @@ from scipy.optimize import minimize
 
 import natural
 import queries
-from aim import aim
+from aim import aim, mst
 from datasets import OUTPUT
 from dpcvx.accounting import Budget, gaussian_mu
 from dpcvx.domains import L2Ball
@@ -468,10 +469,11 @@ def main(arguments):
                 schema = EngineAnswers(case, "engine", arguments.seed).schema
                 began = time.process_time()
             options = json.loads(arguments.options)
-            if method == "tree aim":
+            if method in ("tree aim", "tree mst"):
                 rho = case.mu**2 / options.pop("relation", 4)
                 rng = np.random.default_rng(arguments.seed)
-                model = aim(case.codes, case.sizes, rho, rng, **options)
+                run = aim if method == "tree aim" else mst
+                model = run(case.codes, case.sizes, rho, rng, **options)
                 seconds = time.process_time() - began
                 codes = model.draw(DRAWN, np.random.default_rng(arguments.seed + 1))
                 answers = Answers(case, schema, codes=codes)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-from aim import aim
+from aim import aim, mst
 from graphical_model import Measured, Model, Tree, count_cells, fit
 
 SIZES = [3, 4, 2, 5, 3, 2]
@@ -81,3 +81,15 @@ def test_aim_finds_dependences_with_almost_no_noise(model):
         exact = np.bincount(np.ravel_multi_index(codes[:, places].T, shape), minlength=np.prod(shape))
         assert np.abs(found.table(places).ravel() - exact / len(codes)).max() < 0.01
     assert count_cells(SIZES, [*found.potentials]) <= 2000
+
+
+def test_mst_measures_a_spanning_tree(model):
+    codes = model.draw(20_000, np.random.default_rng(2)).astype(int)
+    found = mst(codes, SIZES, 100.0, np.random.default_rng(3), iterations=300)
+    pairs = [table for table in found.potentials if len(table) == 2]
+    assert len(pairs) == len(SIZES) - 1
+    assert {j for pair in pairs for j in pair} == set(range(len(SIZES)))
+    for places in (*pairs, *((j,) for j in range(len(SIZES)))):
+        shape = [SIZES[j] for j in places]
+        exact = np.bincount(np.ravel_multi_index(codes[:, places].T, shape), minlength=np.prod(shape))
+        assert np.abs(found.table(places).ravel() - exact / len(codes)).max() < 0.01
