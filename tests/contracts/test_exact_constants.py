@@ -1,0 +1,102 @@
+"""Constants of mechanisms against their derivation: a smaller one would break a proof that no run shows."""
+
+import math
+
+import numpy as np
+import pytest
+
+from dpcvx.accounting import REPLACE_ONE, WEIGHT
+from dpcvx.data import integer_bounds
+from dpcvx.data.units import persons
+from dpcvx.domains import L2Ball
+from dpcvx.errors import Incompatible
+from dpcvx.losses import Huber, Logistic, Squared
+from dpcvx.mechanisms import NoisyMoments, NoisyQuantile, PerturbedMinimiser
+from dpcvx.mechanisms.minimise import BLOCK_ROWS, SLOPE_ROUNDINGS, RidgeFacts, _accelerated
+from dpcvx.noise import SeededGenerator, exponential, generator_of
+from dpcvx.problem import Bounds, Problem
+
+PERSONS = persons(["a", "b", "b"]).neighbours
+U = 2.0**-53
+FREE = Problem(Logistic(), None, bounds=Bounds(1.0, 1.0), d=3, l2=0.1)
+
+
+def test_a_generator_of_numpy_gives_a_seed_of_31_bits():
+    for seed in range(5):
+        for make, draw in ((np.random.default_rng, "integers"), (np.random.RandomState, "randint")):
+            wanted = SeededGenerator(int(getattr(make(seed), draw)(2**31))).words(4)
+            np.testing.assert_array_equal(generator_of(make(seed)).words(4), wanted)
+
+
+@pytest.mark.parametrize("outputs", [2, 3])
+def test_objective_perturbation_refuses_several_outputs_of_any_loss(outputs):
+    """Its proof needs a curvature of rank one."""
+    problem = Problem(Squared(), L2Ball(1.0), bounds=Bounds(1.0, 1.0), d=3, outputs=outputs, l2=0.1)
+    with pytest.raises(Incompatible, match="one score per record"):
+        PerturbedMinimiser(problem, 100, 1.0, 10.0, 100.0)
+
+
+@pytest.mark.parametrize("neighbours", [REPLACE_ONE, PERSONS], ids=["rows", "persons"])
+@pytest.mark.parametrize("order", [1, 2])
+def test_sums_of_as_many_records_as_are_let_in_fit_into_62_bits(neighbours, order):
+    """Each record adds at most its weight times the largest cell to the given power; half is for noise."""
+    problem = Problem(Logistic(), L2Ball(1.0), bounds=Bounds(1.0), d=3)
+    moments = NoisyMoments(problem, 100, order, 1.0, neighbours)
+    k_inf, _ = integer_bounds(problem.bounds, 3)
+    weight = neighbours.weight if order == 1 else 1
+    assert moments.capacity * weight * k_inf**order <= 2**62
+    assert moments.capacity * weight * k_inf**order > 2**58  # and not much less
+
+
+def test_a_quantile_pays_for_one_rounding_of_counts_and_two_of_weighted_ranks():
+    n, eta = 10**6, 0.5
+    rows, weighted = (NoisyQuantile(n, n // 2, eta, who) for who in (REPLACE_ONE, PERSONS))
+    assert PERSONS.weight == WEIGHT
+    assert rows._temperature == eta - exponential.log_weight_error(eta * n / 2)
+    assert weighted._temperature == eta - exponential.log_weight_error(eta * n)
+    assert weighted._temperature < rows._temperature < eta
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Huber(0.5)])
+def test_the_allowance_for_rounding_is_that_of_its_derivation(loss):
+    """PRIVACY_MATH §4: margins of d products, residuals, slopes, blocks of rows and the sum of blocks."""
+    d, n, ridge = 3, 100, 5.0
+    facts = RidgeFacts(Problem(loss, None, bounds=Bounds(1.0, 1.0), d=d, l2=0.05), n, n, ridge)
+    margin = (d + 8) * facts.row * facts.reach
+    residual = 8 * (1 + max(map(abs, loss.y_range)))
+    slope = (BLOCK_ROWS + 64 + SLOPE_ROUNDINGS + 1) * facts.slope + facts.bend * (margin + residual)
+    terms = 8 * (facts.pull + ridge * facts.reach)
+    assert facts.rounding / U == pytest.approx(n * facts.row * slope + terms, rel=1e-12)
+    many = RidgeFacts(facts.problem, 10**7, 10**7, ridge)
+    assert many.rounding >= 10**14 * U * many.slope * many.row
+
+
+@pytest.mark.parametrize("tolerance", [1e-1, 1e-4, 1e-8])
+@pytest.mark.parametrize("ridge", [1.0, 100.0])
+def test_the_public_number_of_steps_is_enough_by_theory(tolerance, ridge):
+    """4 M times the distance sqrt(18 kappa) R (1 - kappa^-1/2)^(k/2) is at most half of the tolerance."""
+    facts = RidgeFacts(FREE, 1000, 1000, ridge)
+    M, R = facts.smoothness, facts.radius
+    kappa = M / ridge
+    k = facts.steps(tolerance) - 1  # the first is a step without momentum
+    distance = math.sqrt(18 * kappa) * R * (1 - 1 / math.sqrt(kappa)) ** (k / 2)
+    assert 4 * M * distance <= tolerance / 2
+
+
+def test_there_are_at_least_two_steps():
+    assert RidgeFacts(FREE, 1000, 1000, 100.0).steps(1e12) == 2
+
+
+def test_momentum_reaches_the_minimum_of_a_badly_scaled_quadratic():
+    """Gradient steps alone need as many steps as the condition number, 10^4."""
+    curvature, target = np.array([1.0, 1e-4]), np.array([1.0, -2.0])
+    root = math.sqrt(1e4)
+    found = _accelerated(
+        np.zeros(2),
+        lambda theta: theta - curvature * (theta - target),
+        lambda theta: theta,
+        momentum=(root - 1) / (root + 1),
+        steps=2000,
+        done=lambda theta, previous: False,
+    )
+    np.testing.assert_allclose(found, target, atol=1e-6)
