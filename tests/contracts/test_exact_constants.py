@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 
 from dpcvx.accounting import REPLACE_ONE, WEIGHT
-from dpcvx.data import integer_bounds
+from dpcvx.data import AdditiveBasis, Dense, Quantiser, integer_bounds
+from dpcvx.data.lattice import FEATURE_BITS
 from dpcvx.data.units import persons
-from dpcvx.domains import L2Ball
+from dpcvx.domains import L1Ball, L2Ball, VertexHull
 from dpcvx.errors import Incompatible
 from dpcvx.losses import Huber, Logistic, Squared
-from dpcvx.mechanisms import NoisyMoments, NoisyQuantile, PerturbedMinimiser
+from dpcvx.mechanisms import NoisyMoments, NoisyQuantile, NoisyVertex, PerturbedMinimiser
+from dpcvx.mechanisms.mechanism import residual_bound
 from dpcvx.mechanisms.minimise import BLOCK_ROWS, SLOPE_ROUNDINGS, RidgeFacts, _accelerated
 from dpcvx.noise import SeededGenerator, exponential, generator_of
 from dpcvx.problem import Bounds, Problem
@@ -100,3 +102,42 @@ def test_momentum_reaches_the_minimum_of_a_badly_scaled_quadratic():
         done=lambda theta, previous: False,
     )
     np.testing.assert_allclose(found, target, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("domain", "terms"), [(L1Ball(1.5), 2), (VertexHull(np.vstack([np.eye(3), -np.eye(3)])), 5)]
+)
+def test_a_selection_pays_for_the_rounding_of_every_product_in_a_score(domain, terms):
+    """Two roundings where a score is one sum of the records, d + 2 where it is a product of d numbers."""
+    n, eta = 10**6, 0.5
+    question = NoisyVertex(Problem(Logistic(), domain, bounds=Bounds(1.0), d=3), n, eta, 20)
+    rounding = exponential.log_weight_error(terms * eta * n / 2)
+    assert question._temperature(residual_bound(question.problem, None, None)) == eta - rounding
+
+
+def test_lazy_scores_are_exact_after_a_sixteenth_of_the_width_of_the_loss():
+    """A chord over a drift of L / (16 beta) is off by at most L / 64."""
+    problem = Problem(Logistic(), L1Ball(1.5), bounds=Bounds(1.0), d=3)
+    terms = NoisyVertex(problem, 1000, 0.5, 20)._terms_without_power(1000)
+    slope, beta = problem.slope(math.inf), problem.loss.smoothness(problem.z_max)
+    assert terms.drift == slope / (16 * beta)
+    assert beta * terms.drift / 4 <= slope / 64
+
+
+def test_a_basis_without_knots_has_no_ramps():
+    basis = AdditiveBasis(3, (0, 1), (), 0.7, ((0, 1),), 0.5, 3.0)
+    assert basis.ramps == 0
+    assert basis.width == 4
+
+
+@pytest.mark.parametrize("intercept", [0.0, 0.5])
+def test_unit_rows_are_centred_scaled_and_of_norm_one(intercept):
+    bounds = Bounds(1.0, 1.0)
+    center, scale = np.array([100.0, -300.0]), np.array([200.0, 400.0])
+    rows = Dense(np.random.default_rng(0).integers(-500, 500, (50, 2)).astype(np.int16))
+    units, divisors, _ = Quantiser(bounds, center=center, scale=scale, intercept=intercept).unit_rows(rows)
+    cells = (rows.values - center) / scale
+    if intercept:
+        cells = np.column_stack([cells, np.full(50, intercept)])
+    np.testing.assert_allclose(units.values * 2.0**-FEATURE_BITS * divisors[:, None], cells, atol=1e-3)
+    assert (np.linalg.norm(units.values * 2.0**-FEATURE_BITS, axis=1) <= 1).all()
