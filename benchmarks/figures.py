@@ -18,6 +18,12 @@ def update(name, numbers):
     save(name, {**stored(name), **numbers})
 
 
+def replace_cell(name, cell, numbers):
+    """Write the numbers of a cell, under "cell:key", in the place of all that were there for it."""
+    others = {key: value for key, value in stored(name).items() if key.partition(":")[0] != cell}
+    save(name, {**others, **{f"{cell}:{key}": value for key, value in numbers.items()}})
+
+
 def save(name, numbers):
     """Write the numbers, all but integers rounded to four digits, to docs/figures/name.json."""
     FOLDER.mkdir(exist_ok=True)

@@ -26,7 +26,7 @@ import pandas as pd
 import dpcvx as dp
 import families
 import row_models
-from figures import FOLDER, stored, update
+from figures import FOLDER, replace_cell, stored
 from tables import TEST
 
 EPSILONS = (1.0, 4.0, 8.0)
@@ -270,7 +270,7 @@ def main() -> None:
             found = measure(cell, epsilon, options.fits)
             print(cell, epsilon, {key: round(value, 2) for key, value in found.items()}, flush=True)
             if options.write:
-                update("forecast", {f"{cell}_e{epsilon:g}:{key}": value for key, value in found.items()})
+                replace_cell("forecast", f"{cell}_e{epsilon:g}", found)
     table = "\n".join(lines(stored("forecast")))
     print(table)
     if options.write:

@@ -18,7 +18,7 @@ import pandas as pd
 
 import dpcvx as dp
 from datasets import SPLITS
-from figures import FOLDER, stored, update
+from figures import FOLDER, replace_cell, stored
 from textbook import least_squares
 
 EPSILONS = (1.0, 4.0)
@@ -154,7 +154,7 @@ def main() -> None:
                 name = name_of(table, epsilon, logs)
                 print(name, {key: round(value, 2) for key, value in found.items()}, flush=True)
                 if options.write:
-                    update("real_coverage", {f"{name}:{key}": value for key, value in found.items()})
+                    replace_cell("real_coverage", name, found)
     if options.write:
         table = "\n".join(lines(stored("real_coverage")))
         page = FOLDER.parent / PAGE

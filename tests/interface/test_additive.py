@@ -444,6 +444,7 @@ def test_the_command_line_fits_predicts_and_shows(tmp_path):
     table, picture = tmp_path / "shapes.csv", tmp_path / "shapes.png"
     shown = CliRunner().invoke(app, ["show", str(out), "--shapes", str(table), "--plot", str(picture)])
     assert shown.exit_code == 0, shown.output
+    assert f"Written: {picture}" in shown.output
     assert table.read_text() == model.shapes_.to_csv()
     assert picture.read_bytes().startswith(b"\x89PNG")
     dp.PrivateLinearRegression(**KNOWN, y_bounds=(-12, 10)).fit(TABLE, TARGET).save(tmp_path / "line.json")

@@ -1003,6 +1003,21 @@ def test_plan_foretells_standard_errors_in_the_units_of_the_bounds_file(folder, 
         assert run(f"plan --n 20000 --model linear --epsilon 4 --features 2 {option}")[0] == 2
 
 
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("--model logit", "Use --model logistic."),
+        ("--model OLS", "Use --model linear."),
+        ("--model linear --weights w", 'kind = "weight"'),
+    ],
+)
+def test_names_of_other_programs_are_answered_with_those_of_this_one(run, given, says):
+    code, out, err = run(f"plan --n 100 --epsilon 1 --features 2 {given}")
+    assert (code, out) == (2, "")
+    assert says in err
+    assert "Use --model" not in run("plan --n 100 --epsilon 1 --features 2 --model nothing")[2]
+
+
 def test_findings_of_the_check_are_printed_even_if_quiet(folder, run):
     (folder / "bounds.toml").write_text(REGRESSION.replace('"F"', '"f"'))
     command = FIT.replace("--epsilon 1", "--epsilon 20") + " --check 0.1 --quiet"

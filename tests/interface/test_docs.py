@@ -295,3 +295,12 @@ def test_decorators_on_the_pages_for_extenders_exist():
     source = "".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
     assert named
     assert not {name for name in named if f"def {name}(" not in source}
+
+
+def test_figures_of_a_cell_that_is_measured_anew_take_the_place_of_all_old_ones(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    figures = importlib.import_module("figures")
+    monkeypatch.setattr(figures, "FOLDER", tmp_path)
+    figures.save("some", {"a_e1:covered": 90.0, "a_e1:fits": 10, "a_e10:fits": 5})
+    figures.replace_cell("some", "a_e1", {"fits": 20})
+    assert figures.stored("some") == {"a_e1:fits": 20, "a_e10:fits": 5}

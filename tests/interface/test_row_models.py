@@ -124,6 +124,11 @@ def test_survival_falls_from_one(frame, hazards):
     assert 0 < hazards.score(frame[["age", "sex", "left"]], frame["years"]) < 1
 
 
+def test_formulas_name_the_estimator(levels, hazards):
+    assert levels.formula_.model == "PrivateOrdinalClassifier"
+    assert hazards.formula_.model == "PrivateHazardRegressor"
+
+
 def test_tables_of_coefficients(levels, hazards):
     table = levels.summary().to_frame()
     assert list(table.index) == ["poor | fair", "fair | good", "age", "sex=f (baseline)", "sex=m"]

@@ -19,7 +19,7 @@ from dpcvx.cli.declare import declare
 from dpcvx.cli.export import export
 from dpcvx.cli.fit import BOUNDS_EXAMPLE, fit
 from dpcvx.cli.ledger import ledger_app
-from dpcvx.cli.options import RUN, in_options, with_parameters
+from dpcvx.cli.options import RUN, in_options, usual_meaning, with_parameters
 from dpcvx.cli.output import Stopped, print_json, write_folder
 from dpcvx.cli.plan import plan
 from dpcvx.cli.predict import predict
@@ -125,7 +125,8 @@ def _explained(error: Exception) -> tuple[str, int]:
     from dpcvx.errors import DpcvxError, LedgerUnavailable, NotInstalled, Unreadable
 
     if hasattr(error, "format_message"):  # of typer: the command line itself is wrong
-        return str(error.format_message()), REFUSED
+        message = str(error.format_message())
+        return f"{message}{usual_meaning(message)}", REFUSED
     if isinstance(error, Unreadable | LedgerUnavailable | NotInstalled):
         return in_options(str(error)), FILE_PROBLEM
     if isinstance(error, Stopped):

@@ -36,6 +36,7 @@ __all__ = [
     "needs_bounds",
     "needs_classes",
     "show_plan",
+    "usual_meaning",
     "with_parameters",
 ]
 
@@ -74,6 +75,17 @@ Extrapolation = Annotated[
     typer.Option(help="clip or linear, instead of the model's own; linear is coefficients alone, unclipped."),
 ]
 
+# names of other programs for models, and options that have another form here
+MODELS_ELSEWHERE = {
+    **dict.fromkeys(("logit", "binomial", "classifier"), "logistic"),
+    **dict.fromkeys(("ols", "lm", "gaussian", "ridge", "regression"), "linear"),
+    **dict.fromkeys(("svm", "linear-svc"), "svc"),
+    **dict.fromkeys(("count", "counts", "glm-poisson", "negbin"), "poisson"),
+    **dict.fromkeys(("cox", "survival", "cloglog"), "hazard"),
+    **dict.fromkeys(("ordered", "ologit", "polr"), "ordinal"),
+    **dict.fromkeys(("gam", "ebm"), "additive"),
+}
+WEIGHTS_ELSEWHERE = ("--weights", "--weight", "--sample-weight", "--weight-bounds")
 NAMES = {"random_state": "seed"}  # of parameters whose option is called otherwise
 REQUIRED = ("epsilon",)
 # where the schema file declares what Python has a parameter for
@@ -158,6 +170,20 @@ class FormOptions:
         except WrongValue as error:
             raise WrongValue(f"--{error}") from None
         return replace(declared, dialect=dialect, sheet=self.sheet or declared.sheet)
+
+
+def usual_meaning(message: str) -> str:
+    """Return a hint for a message about an unknown model or option; empty if there is none."""
+    model = re.match(r"Invalid value for '--model': .*?'([^']*)' is not one of", message)
+    if model and (known := MODELS_ELSEWHERE.get(model[1].lower())):
+        return f" Use --model {known}."
+    option = re.match(r"No such option: (--[\w-]+)", message)
+    if option and option[1] in WEIGHTS_ELSEWHERE:
+        return (
+            ' Declare the column of survey weights in the schema file, with kind = "weight" and bounds = [0, '
+            "largest weight]."
+        )
+    return ""
 
 
 def in_options(message: str) -> str:

@@ -90,6 +90,9 @@ def show(
         write(shapes, estimator.shapes_.save)
     if plot is not None:
         write(plot, estimator.plot)
+    for path in (shapes, plot):
+        if path is not None:
+            typer.echo(f"Written: {path}", err=True)
 
 
 def _page(result: Printable) -> str:

@@ -52,7 +52,8 @@ LONG_TAIL = (
 TAIL_UNKNOWN = (
     "The tail of the target was not checked: noise was too large beside the spread of y. If a few targets "
     "make up most of the variance of y, their errors are clipped, and intervals may miss the coefficients of "
-    "least squares."
+    "least squares. Use narrower y_bounds, a larger epsilon or more records, or the logarithm of y if it is "
+    "skewed."
 )
 RARE_CLASS = (
     " A logistic model sees a share p (1 - p) of how a record varies, p being the share of the second class: "

@@ -277,7 +277,7 @@ class RowModel(Parameters, BaseEstimator):  # type: ignore[misc]
     def formula_(self) -> Formula:
         """The computation of the log-odds of a row: ``print`` it, or ``to_json()``."""
         check_is_fitted(self)
-        return self.model_.formula_
+        return replace(self.model_.formula_, model=type(self).__name__)
 
     @property
     def check_(self) -> DataCheck | None:

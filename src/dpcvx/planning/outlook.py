@@ -59,7 +59,8 @@ class Doubt:
             return (
                 f"{_shape(self.plan)} no coefficient is predicted to be worth its noise, so that the fit "
                 f"releases the {released} alone and predicts it for everybody. "
-                f"{f'{advice}. ' if remedies else ''}This follows from public numbers."
+                f"{advice if remedies else 'Use fewer columns, or narrower bounds'}. "
+                "This follows from public numbers."
             )
         return (
             f"{_shape(self.plan)} the model is predicted to be hardly better, if at all, than one "
