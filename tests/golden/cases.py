@@ -202,6 +202,7 @@ add("LinearRegression two rows of each", partial(fitted, make, A, B, groups=np.a
 BENT = {"knots": 5, "interactions": "all", "epsilon": 8.0}
 for variant, more in {
     "straight": {},
+    "few records": {"epsilon": 8.0},
     "shapes": BENT,
     "interval": {**BENT, "interactions": "none", "uncertainty": 0.2},
     "monotone": {**BENT, "monotone": {0: 1, 1: -1}},
@@ -219,6 +220,8 @@ settings = {
     "categories": {"sex": ["f", "m"]},
     "classes": (0, 1),
 }
+make = estimator("AdditiveRegressor", **{**REGRESSION, "epsilon": 8.0})
+add("Additive numbers long tail", partial(fitted, make, A, np.abs(B / np.abs(B).max()) ** 6))
 few = {**COMMON, "classes": (0, 1), "knots": 5, "epsilon": 8.0, "selected_columns": 2}
 add("Additive labels selected columns", partial(fitted, estimator("AdditiveClassifier", **few), A, TWO))
 add("Additive labels table", partial(fitted, estimator("AdditiveClassifier", **settings), TABLE, TWO))
