@@ -105,6 +105,11 @@ class Interrupted(KeyboardInterrupt):
         Name of the account, if it is not known whether the charge was written.
     """
 
+    receipt: Any
+    checkpoint: Any
+    answers: int
+    account: str | None
+
     def __init__(self, receipt: Any, checkpoint: Any, answers: int, account: str | None = None) -> None:
         self.receipt, self.checkpoint, self.answers = receipt, checkpoint, answers
         self.account = account if receipt is None else None

@@ -694,7 +694,8 @@ def test_predict_names_missing_columns_and_writes_files(folder, run, people):
     assert code == 2
     assert "hours" in err
     write_csv(people.select(["hours", "sex", "age"]), "new.csv")  # another order is the same table
-    assert run("predict model.json new.csv --out predictions.csv") == (0, "", "")
+    told = "Predictions written to predictions.csv\n"
+    assert run("predict model.json new.csv --out predictions.csv") == (0, "", told)
     assert (folder / "predictions.csv").read_text() == run("predict model.json people.csv")[1]
     assert run("predict model.json new.csv --out people.csv/x.csv")[0] == 3
 

@@ -113,6 +113,7 @@ def predict(
             typer.echo(text, nl=False)
         else:
             write(out, lambda path: path.write_text(text, encoding="utf-8"))
+            typer.echo(f"Predictions written to {out}", err=True)
 
 
 def _as_csv(columns: dict[str, list[Any]]) -> str:

@@ -21,6 +21,7 @@ from dpcvx.data.units import persons, take_column
 from dpcvx.errors import Incompatible, WrongValue
 
 if TYPE_CHECKING:
+    from dpcvx.accounting import Neighbours
     from dpcvx.arrays import IntVector
     from dpcvx.data.bins import CellsInBins
     from dpcvx.data.columns import Columns
@@ -111,6 +112,11 @@ class InMemory:
     shape (n,) or (n, K); None where the schema names the target; `schema`: declares the table's columns;
     `people`: names the column of persons.
     """
+
+    table: Table
+    target: Any
+    n: int
+    neighbours: Neighbours
 
     def __init__(
         self, X: Any, y: Any, schema: TableSchema | None = None, people: PersonColumnRule | None = None

@@ -81,6 +81,10 @@ class Arrays:
     `offsets`: ndarray of float64, shape (n,): added to the scores of the rows; finite.
     """
 
+    n: int
+    d: int
+    weighted: bool
+
     def __init__(
         self,
         rows: Dense | Sparse,

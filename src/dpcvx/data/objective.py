@@ -51,6 +51,9 @@ class Objective:
     [0, 1], shape (n,); `units`: number of units, where it is not that of rows.
     """
 
+    n: int
+    d: int
+
     def __init__(
         self,
         rows: Dense | Sparse,

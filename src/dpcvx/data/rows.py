@@ -54,6 +54,10 @@ class Sparse:
     columns, ascending and unique within a row; `values`: the integers; `columns`: number of columns.
     """
 
+    indptr: NDArray[np.int64]
+    indices: NDArray[Any]
+    values: NDArray[np.int16]
+
     def __init__(
         self, indptr: NDArray[np.int64], indices: NDArray[Any], values: NDArray[np.int16], columns: int
     ) -> None:

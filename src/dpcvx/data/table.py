@@ -34,6 +34,7 @@ from dpcvx.errors import WrongType, WrongValue
 
 if TYPE_CHECKING:
     from dpcvx.data.table_schema import TableSchema
+    from dpcvx.data.variables import Variable
 
 __all__ = ["Levels", "Table", "baseline_places", "feature_counts", "open_declared", "read_variables"]
 
@@ -68,6 +69,11 @@ class Table:
     `schema`: of this table, whose variables then take the place of its columns. `n`, `d`: rows and columns;
     `names`: column names of a data frame; `sparse`: whether the rows are compressed.
     """
+
+    n: int
+    d: int
+    sparse: bool
+    variables: tuple[Variable, ...]
 
     def __init__(self, X: Any, schema: TableSchema | None = None) -> None:
         import narwhals as nw

@@ -104,6 +104,9 @@ class PlanKey:
     `rule`: what else an answer about the plan depends on.
     """
 
+    plan: Plan
+    rule: Any
+
     def __init__(self, plan: Plan, rule: Any = ()) -> None:
         self.plan, self.rule = plan, rule
         self._key = (plan.problem, plan.n, plan.solver, plan.budget, plan.questions, rule)

@@ -37,6 +37,9 @@ class Answers:
         Seconds for which answers may wait in memory for the next part of the file.
     """
 
+    rng: Generator
+    file: CheckpointFile | None
+
     def __init__(self, rng: Generator, file: CheckpointFile | None = None, *, pause: float = 0.0) -> None:
         self.rng, self.file, self._pause = rng, file, pause
         self._stored: list[tuple[str, Any]] = []

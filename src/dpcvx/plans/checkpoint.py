@@ -83,6 +83,10 @@ class CheckpointFile:
     `key`: name of the charge in the ledger; None without an account. `created`: whether the file is new.
     """
 
+    path: Path
+    created: bool
+    key: str | None
+
     def __init__(self, checkpoint: Checkpoint, plan: Plan, payer: Account | None, *, private: bool) -> None:
         self.path, self._payer = checkpoint.path, payer
         self._stored = 0

@@ -86,7 +86,14 @@ class AnswerRows(Printable):
 
     def _notes(self) -> tuple[str, ...]:
         notes = [*self.answer.reading_notes, self.answer.interval_words(self.population)]
+        if self._tests and any(self._lacks_test(each) for each in self.answer.coefficients):
+            notes.append(NO_TEST)
         return tuple(note for note in (*notes, self.answer.bound_words) if note)
+
+    def _lacks_test(self, each: Coefficient) -> bool:
+        """Whether there is a standard error and an interval, but no test beside them."""
+        error, (low, high) = each.error(self.population), each.interval(self.population)
+        return bool(error) and low is not None and _test(each.estimate, error, low, high)[0] is None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -119,6 +126,10 @@ def _without_empty(table: ResultTable) -> ResultTable:
 
 
 LEVEL = 0.05  # of a test that agrees with a 95 % interval
+NO_TEST = (
+    "z and P>|z| are left out where the interval holds 0 although the standard error alone would not: trust "
+    "the interval, which also allows for errors that are not normal."
+)
 PLUS_MINUS = "Numbers of people, with half of the length of their interval."
 
 
