@@ -421,7 +421,7 @@ def _is_new_name(name: Any, labels: Iterable[str]) -> bool:
 def columns_left_out(table: TableSchema) -> tuple[str, ...]:
     """Return the declared columns that no query can use, each with the reason; from the declaration alone.
 
-    Those that ``no_queries`` names are not among them.
+    Columns that ``no_queries`` names are not among them.
     """
     return tuple(f"{each.name!r} ({reason})" for each, reason in _unusable(table))
 
