@@ -46,10 +46,23 @@ def main() -> int:
     known = json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
     for seed in given.seeds:
         found: dict[str, dict] = {}
-        for place in sorted(RESULTS.glob(f"{seed}_*.json")):
-            found |= json.loads(place.read_text())
+        for place in sorted(RESULTS.glob(f"{seed}_*.jsonl")):
+            lines = map(json.loads, place.read_text().splitlines())
+            found |= {line["key"]: line for line in lines}  # the last run of a change counts
         if found:
-            kept = ("room", "file", "function", "line", "kind", "old", "new", "source", "outcome", "by")
+            kept = (
+                "room",
+                "file",
+                "function",
+                "line",
+                "kind",
+                "old",
+                "new",
+                "source",
+                "outcome",
+                "first",
+                "by",
+            )
             known[str(seed)] = [{key: one[key] for key in kept} for one in found.values()]
     FIGURES.write_text(json.dumps(known, indent=1, ensure_ascii=False) + "\n")
     parts = [MARK]
@@ -74,7 +87,20 @@ def table(found: list[dict]) -> str:
         low, high = wilson(counts["killed"], n)
         score = f"{100 * counts['killed'] / n:.1f} % | {100 * low:.1f} to {100 * high:.1f}"
         rows.append(f"| {room} | {len(of)} | {counts['killed']} | {same} | {score} |")
+    rows.append("\n" + first_run(found))
     return "\n".join(rows) + "\n"
+
+
+def first_run(found: list[dict]) -> str:
+    """Return the score of changes at their first run, before tests were written for survivors."""
+    of = [one for one in found if one["first"] in ("killed", "survived", "no test")]
+    of = [one for one in of if one["first"] == "killed" or name(one) not in EQUIVALENT]
+    killed = sum(one["first"] == "killed" for one in of)
+    low, high = wilson(killed, len(of))
+    return (
+        f"First run: {killed} of {len(of)} changes that are not equivalent were noticed, "
+        f"{100 * killed / len(of):.1f} % ({100 * low:.1f} to {100 * high:.1f})."
+    )
 
 
 def survivors(listed: dict[str, dict]) -> str:

@@ -3,9 +3,10 @@
     python tests/mutation/run.py MAP [--each 95] [--seed 1] [--part 0/2] [--seconds 540] [--again]
 
 `MAP`: folder that `record.py` wrote. Results are appended to a file in tests/mutation/results after each
-change, so that a run can go on; `--again` runs those that survived once more. Functions are changed in a
-child of a process that has collected all tests. Constants of modules and compiled kernels need an import of
-their own, in the copy of the tree that planted faults use too.
+change, so that a run can go on; `--again` runs those that survived once more, but for those that
+survivors.json calls equivalent. Functions are changed in a child of a process that has collected all tests.
+Constants of modules and compiled kernels need an import of their own, in the copy of the tree that planted
+faults use too.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from live import Change, Live, use_this_tree
 from mutants import ROOMS, SOURCE, Mutant, sample
 from record import QUICK
+from report import EQUIVALENT, name
 from sandbox import WITH_LIBRARIES, Outcome, Sandbox
 
 RESULTS = Path(__file__).parent / "results"
@@ -154,8 +156,9 @@ def main() -> int:
     kept = Kept(given.results or RESULTS / f"{given.seed}_{part}.jsonl", given.seconds)
     live, fresh = {}, {}
     for mutant in sample(given.each, given.seed)[part::parts]:
-        before = kept.found.get(key(mutant), {}).get("outcome")
-        if mutant.room not in given.rooms or before == "killed" or (before and not given.again):
+        before = kept.found.get(key(mutant), {})
+        done = before and (before["outcome"] == "killed" or not given.again or name(before) in EQUIVALENT)
+        if mutant.room not in given.rooms or done:
             continue
         place = SOURCE / mutant.file
         change = Change(
