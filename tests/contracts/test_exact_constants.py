@@ -1,16 +1,21 @@
-"""Constants of mechanisms against their derivation: a smaller one would break a proof that no run shows."""
+"""Constants against their derivation, and refusals that no other test meets: changes that no run shows."""
 
 import math
 
 import numpy as np
 import pytest
 
-from dpcvx.accounting import REPLACE_ONE, WEIGHT
+from dpcvx.accounting import REPLACE_ONE, WEIGHT, Tight
 from dpcvx.data import AdditiveBasis, Dense, Quantiser, integer_bounds
 from dpcvx.data.lattice import FEATURE_BITS
 from dpcvx.data.units import persons
 from dpcvx.domains import L1Ball, L2Ball, VertexHull
-from dpcvx.errors import Incompatible
+from dpcvx.errors import Incompatible, Unreadable
+from dpcvx.events import Gaussian
+from dpcvx.ledger import Ledger
+from dpcvx.ledger.backup import copy_ledger
+from dpcvx.ledger.chain import canonical
+from dpcvx.ledger.filters import BasicFilter
 from dpcvx.losses import Huber, Logistic, Squared
 from dpcvx.mechanisms import NoisyMoments, NoisyQuantile, NoisyVertex, PerturbedMinimiser
 from dpcvx.mechanisms.mechanism import residual_bound
@@ -141,3 +146,28 @@ def test_unit_rows_are_centred_scaled_and_of_norm_one(intercept):
         cells = np.column_stack([cells, np.full(50, intercept)])
     np.testing.assert_allclose(units.values * 2.0**-FEATURE_BITS * divisors[:, None], cells, atol=1e-3)
     assert (np.linalg.norm(units.values * 2.0**-FEATURE_BITS, axis=1) <= 1).all()
+
+
+def test_a_backup_of_a_damaged_ledger_fails_and_leaves_nothing(tmp_path):
+    path = tmp_path / "ledger.db"
+    Ledger(path).create("people", epsilon=1.0, delta=1e-6)
+    content = bytearray(path.read_bytes())
+    content[100:] = b"x" * (len(content) - 100)
+    path.write_bytes(content)
+    with pytest.raises(Unreadable, match="could not be copied"):
+        copy_ledger(f"sqlite:///{path}", tmp_path / "copy.db")
+    assert [each.name for each in tmp_path.glob("copy*")] == []
+
+
+def test_no_entry_of_a_ledger_holds_what_json_cannot():
+    with pytest.raises(ValueError, match="JSON"):
+        canonical({"spent": math.nan})
+
+
+def test_a_charge_takes_the_part_of_delta_that_it_takes_of_epsilon():
+    """Any part is private; this one lets most charges in."""
+    charge, epsilon, delta = Gaussian(10.0), 4.0, 1e-6
+    share = Tight().epsilon(charge, delta) / epsilon
+    assert 0 < share < 0.2
+    assert BasicFilter(epsilon, delta, 1.0)._part(charge) == share
+    assert BasicFilter(epsilon, delta, 1.0)._part(Gaussian(0.01)) == 1.0
