@@ -9,13 +9,13 @@ import pytest
 import dpcvx
 from dpcvx.domains import SETS
 from dpcvx.losses import LOSSES
-from dpcvx.solvers import SOLVERS, ConstantModel, OneStep, ScaledTarget, Standardised
+from dpcvx.solvers import SOLVERS, ConstantModel, OneStep, ScaledTarget, SpectralShrinkage, Standardised
 
 ROOT = Path(dpcvx.__file__).parent
 ROOMS = {
     "losses": LOSSES,
     "domains": SETS,
-    "solvers": (*SOLVERS, ConstantModel, OneStep, ScaledTarget, Standardised),
+    "solvers": (*SOLVERS, ConstantModel, OneStep, ScaledTarget, SpectralShrinkage, Standardised),
 }
 
 

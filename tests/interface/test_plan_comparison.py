@@ -85,6 +85,7 @@ def test_every_solver_of_the_package_may_be_listed():
         "ConstantModel",
         "OneStep",
         "ScaledTarget",
+        "SpectralShrinkage",
         "Standardised",
     }
 
