@@ -50,8 +50,8 @@ def test_the_zoo_has_one_of_each():
 def test_every_class_of_a_room_is_registered():
     assert kinds_of(losses, "value", "grad", "lipschitz") == REGISTERED["losses"]
     assert kinds_of(domains, "contains", "gaussian_width") == REGISTERED["sets"]
-    # Plans and estimators build these: three wrap another solver, one releases a mean and fits nothing.
-    built = {"Standardised", "ScaledTarget", "OneStep", "ConstantModel"}
+    # Plans and estimators build these: four wrap another solver, one releases a mean and fits nothing.
+    built = {"Standardised", "ScaledTarget", "OneStep", "SpectralShrinkage", "ConstantModel"}
     assert kinds_of(solvers, "plan", "run") - built == REGISTERED["solvers"]
 
 
