@@ -174,7 +174,8 @@ class PowerForecast(Printable):
             f"smallest effect: a coefficient of this size has a p-value below {1 - self.level:.3g} with a "
             f"probability of {self.power:.0%}. multiple: std err over the one of a fit without privacy.",
             "up to: std err with the cautious assumptions. Both are simulated from public numbers. Standard "
-            "errors are proportional to (deviation of errors) / (deviation of the feature), which differ.",
+            "errors are proportional to (deviation of errors) / (deviation of the feature), which differ. "
+            "Two columns that nearly repeat each other are hidden whatever this table says.",
         ]
         marks = [
             f"{HIDDEN} in {share:.0%} of runs" if share else MAY_BE_HIDDEN if maybe > 0.5 else None
