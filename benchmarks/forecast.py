@@ -158,8 +158,8 @@ CELLS: dict[str, tuple[Read, Any, float]] = {
     "poverty, weights": (of_rows("poverty"), ORDERED, 0.6),
 }
 
-# Tables that were measured once, after the assumptions had been fixed. concen and bmktshr of airfare are one
-# column under two names.
+# Tables that were chosen and measured after the assumptions had been fixed. concen and bmktshr of airfare are
+# one column under two names.
 WELLS = {"arsenic": (0, 10), "distance": (0, 400), "education": (0, 20), "association": "yes"}
 ELECTION = {"age": (18, 95), "Europe": (1, 11), "gender": "female"}
 ELECTION |= dict.fromkeys(("economic.cond.national", "economic.cond.household", "Blair", "Hague"), (1, 5))
@@ -294,7 +294,7 @@ def main() -> None:
             print(cell, epsilon, {key: round(value, 2) for key, value in found.items()}, flush=True)
             if options.write:
                 replace_cell("forecast", f"{cell}_e{epsilon:g}", found)
-    fresh = ["", "Tables that were measured once, after the assumptions had been fixed:", ""]
+    fresh = ["", "Tables that were chosen and measured after the assumptions had been fixed:", ""]
     figures = stored("forecast")
     table = "\n".join([*lines(figures, CELLS), *fresh, *lines(figures, FRESH)])
     print(table)
