@@ -252,6 +252,14 @@ _LISTED = (
     Default("solvers.scaled_target.SKEWED", 1.5,
             "released standard deviations of amounts, over their mean, from which their predicted means may "
             "be far too low", "benchmarks/families.py", predicts=False),
+    Default("solvers.scaled_target.WIDEST", 25.0,
+            "largest clip of residuals of fits with standard errors, in standard deviations of the target",
+            "not measured: more than 14 is taken for more than a million records", predicts=False),
+    Default("solvers.scaled_target.FAR_BIAS", (0.024, 0.2),
+            "twice the bias of a coefficient by clipped gradients of far rows, and its decay with the clip, "
+            "for more than 100,000 records: with a clip of 8 instead of 14 intervals of the last linear cell "
+            "covered 80 %",
+            "benchmarks/interval_coverage.py", predicts=False),
     Default("solvers.scaled_target.LARGEST", 10.0,
             "standard deviations of the target beyond which one is clipped",
             "not measured: nearly all targets are nearer", predicts=False),
