@@ -63,6 +63,24 @@ def test_sums_of_neighbours_differ_by_the_sensitivity_at_most(loss):
         assert not discrepancies(plan, first, second)
 
 
+@pytest.mark.parametrize("long", [False, True])
+def test_ramps_that_follow_the_tail_of_the_target_follow_released_answers_alone(long):
+    """A neighbour whose target is at the other end: same maps, and sums within their sensitivity."""
+    rng, n = np.random.default_rng(0), 3000
+    X = rng.uniform(-1, 1, (n, 3))
+    y = 0.01 * rng.exponential(size=n) ** 3 if long else 0.25 * rng.normal(size=n)
+    problem = dp.Problem(dp.Squared(), dp.L2Ball(10.0), bounds=BOUNDS, d=3)
+    solver = Standardised(NoisyGradientDescent(n_iter=3), basis=BASIS, residual=1.0, straight=2.0)
+    plan = solver.plan(problem, n, dp.Budget(4.0, 1e-6), Tight())
+    other, again = X.copy(), y.copy()
+    other[0], again[0] = np.inf, -1.0
+    first = record(plan, dp.source(X, y, bounds=BOUNDS), SeededGenerator(1))
+    second = replay(plan, dp.source(other, again, bounds=BOUNDS), SeededGenerator(2), first)
+    assert not discrepancies(plan, first, second)
+    released = dp.execute(plan, dp.source(X, y, bounds=BOUNDS), rng=SeededGenerator(1))
+    assert released.region.basis.flat == ((0, 1) if long else ())
+
+
 @pytest.mark.parametrize("share", [0, 8192])
 def test_levels_beside_ramps_keep_the_sensitivity(share):
     """Two features of levels, a number with ramps, and products; rows whose level is unknown among them."""
