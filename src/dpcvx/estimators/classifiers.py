@@ -107,9 +107,9 @@ class PrivateLogisticRegression(LinearClassifier):
     units; with K > 2 classes the softmax loss of K scores over matrices of shape (d, K)
 
     Where public numbers say that it pays, slopes of the loss are clipped at their size at theta = 0, which
-    halves the noise (with more than two classes at 1.2 times that size). Clipping makes scores too large by
-    a known factor; with two classes they are divided by it. A solver object clips only if its ``clip`` says
-    so, and a fit with ``uncertainty`` never does.
+    halves the noise (with more than two classes at 0.6 to 1.2 times that size). Clipping makes scores too
+    large by a known factor; with two classes they are divided by it. A solver object clips only if its
+    ``clip`` says so. A fit with ``uncertainty`` clips the gradients of records instead, at a larger norm.
     """
 
     class_weight: Any = None

@@ -25,7 +25,7 @@ from dpcvx.solvers.one_step import hides_errors
 
 __all__ = ["plan_with_best_share", "with_hidden_note"]
 
-SHARES: tuple[float, ...] = default("estimators.power.SHARES")
+SHARES: tuple[float, ...] = default("estimators.hidden_errors.SHARES")
 HIDDEN_ERRORS = (
     f"the {SAY_NOTHING}: noise hides the curvature of usual records in most "
     "directions. There are too few records, or epsilon is too small, for so many columns; this follows from "

@@ -243,9 +243,8 @@ class Planning(Parameters):
         notes = tuple(each for each in (note, reason) if each)
         return dataclasses.replace(chosen, notes=notes), intercept
 
-    _several_rows: str = (
-        ""  # column that tells the rows of a record apart, if public rules make several of it
-    )
+    # column that tells the rows of a record apart, if a record becomes several rows
+    _several_rows: str = ""
 
     @property
     def _is_free(self) -> bool:
@@ -333,8 +332,9 @@ class Planning(Parameters):
     def _with_short_rows(self, problem: Problem, intercept: float) -> tuple[Problem, float]:
         """Return the problem of several classes whose rows are shrunk to a usual norm, and its intercept.
 
-        The noise is for rows of that norm. Where all rows are longer, each record has the same weight, and
-        the noise is that of longer rows with the same signal. The constant feature is not shrunk.
+        The noise is in proportion to that norm, and usual rows are much shorter than the longest ones that
+        bounds allow. If all rows are longer than the norm, signal and noise shrink together. The constant
+        feature is not shrunk.
         """
         if not (self._is_free and problem.is_round and problem.loss.joint) or self.uncertainty:
             return problem, intercept
@@ -344,8 +344,8 @@ class Planning(Parameters):
         bounds = dataclasses.replace(problem.bounds, x_2=norm)
         return dataclasses.replace(problem, bounds=bounds), intercept
 
-    def _finished(self, solvers: tuple[Solver, ...], problem: Problem) -> tuple[Solver, ...]:
-        """Return the solvers of a fit in released units, with what the estimator does to their answers."""
+    def _wrap_solvers(self, solvers: tuple[Solver, ...], problem: Problem) -> tuple[Solver, ...]:
+        """Wrap the solvers of a standardised fit in the estimator's own post-processing; by default none."""
         return solvers
 
     def _ridge(self, domain: Domain) -> float:
@@ -414,7 +414,7 @@ class Planning(Parameters):
             if self.uncertainty and self.solver == "auto":
                 # Descent takes far records of every loss into account without bias; see `with_uncertainty`.
                 candidates = tuple(each for each in candidates if not each.minimises) or candidates
-            candidates = self._finished(_calibrated(candidates, inner.loss, intercept), inner)
+            candidates = self._wrap_solvers(_calibrated(candidates, inner.loss, intercept), inner)
             candidates = tuple(dataclasses.replace(coordinates, solver=solver) for solver in candidates)
         return self._choose(problem, n, budget, candidates, accountant, density=density, redundant=redundant)
 
@@ -433,7 +433,7 @@ class Planning(Parameters):
         limit = None if wrapper.length is None else SHORT_NOISE
         inner = wrapper.inner(problem)
         solvers = self._candidates(inner, n, budget, 0.0, limit, joint_clip(inner, wrapper.residual))
-        solvers = self._finished(_calibrated(solvers, inner.loss, wrapper.intercept), inner)
+        solvers = self._wrap_solvers(_calibrated(solvers, inner.loss, wrapper.intercept), inner)
         candidates = tuple(dataclasses.replace(wrapper, solver=solver) for solver in solvers)
         return self._choose(problem, n, budget, candidates, accountant, density=density, redundant=redundant)
 

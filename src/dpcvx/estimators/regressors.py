@@ -199,7 +199,7 @@ class PrivateLowRankRegression(SquaredRegressor):
             radius *= math.sqrt(2 * outputs)
         return NuclearBall(radius, backend="torch" if self.backend == "torch" else "auto")
 
-    def _finished(self, solvers: tuple[Solver, ...], problem: Problem) -> tuple[Solver, ...]:
+    def _wrap_solvers(self, solvers: tuple[Solver, ...], problem: Problem) -> tuple[Solver, ...]:
         if problem.outputs == 1 or self.solver != "auto" or self.uncertainty:
             return solvers
         return tuple(SpectralShrinkage(each, bool(self.fit_intercept)) for each in solvers)

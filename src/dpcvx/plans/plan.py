@@ -140,9 +140,9 @@ class Solver(Protocol):
         return self
 
     def with_path_of(self, plan: Plan, problem: Problem) -> Solver:
-        """Return the solver with step sizes for a problem of fewer features; the others are 0 by now.
+        """Return the solver with step sizes for a problem of fewer features, where the others are all 0.
 
-        `plan`: the solver's own; its queries are not changed.
+        `plan`: the solver's own, with the same queries; `problem`: the smaller one.
         """
         return self
 

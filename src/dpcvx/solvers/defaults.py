@@ -292,7 +292,7 @@ _LISTED = (
             "of the Hessian's share, for R² or pseudo-R²: three sums, whose noise does not grow with the "
             "number of features", "benchmarks/interval_coverage.py", predicts=False),
     Default("solvers.one_step.WIDE", (6.0, 1.0),
-            "reach of cells and stretch of rows for linear models: clipped cells bias their coefficients; "
+            "reach of cells and stretch of rows for linear and logistic models: clipped cells bias them; "
             "gradients of longer rows are clipped, which causes little bias",
             "benchmarks/intervals.py", predicts=False),
     Default("solvers.one_step.FARTHEST", 16.0,
@@ -307,14 +307,14 @@ _LISTED = (
             "not measured: hardly any row is longer", predicts=False),
     Default("solvers.one_step.PULL", (1.0, 2.0),
             "smallest and largest norm at which gradients of records with labels are clipped",
-            "benchmarks/real_coverage.py", predicts=False),
+            "benchmarks/real_labels.py", predicts=False),
     Default("solvers.one_step.PULLED_BY", 1600.0,
-            "n mu from which on that norm grows, like the square root: with 1 the coefficient of a level "
-            "that 8 % have was off by 3 to 5 standard errors at n = 20,000, with 2 by 0.2",
-            "benchmarks/real_coverage.py", predicts=False),
+            "n mu from which on that norm grows, like the square root: at n = 20,000 the coefficient of a "
+            "level of 8 % of the records was off by 3 to 5 standard errors with the norm 1, by 0.2 with 2",
+            "benchmarks/real_labels.py", predicts=False),
     Default("solvers.one_step.NARROW", (3.0, 2.0),
-            "the same for others: a logistic model is less sensitive to far cells, and descent on longer "
-            "rows ends too far from the minimiser", "benchmarks/intervals.py", predicts=False),
+            "the same for other models, such as additive ones, and for objective perturbation: descent on "
+            "longer rows ends too far from the minimiser", "benchmarks/intervals.py", predicts=False),
     Default("solvers.one_step.ROOM", 10.0,
             "radius of the ball of a perturbed minimiser, over that of the set: none is on the boundary",
             "benchmarks/intervals.py", predicts=False),
@@ -346,7 +346,8 @@ _LISTED = (
             "the same for more classes, whose scores are not divided by a factor afterwards: least and most",
             "benchmarks/classes.py", predicts=False),
     Default("planning.planner.CLASSES_RECORDS", (2.5, 25.0),
-            "n mu for each coefficient up to which the least is taken, and from which the most is",
+            "n mu for each coefficient: up to the first the smallest clip is used, from the second the "
+            "largest one",
             "benchmarks/classes.py", predicts=False),
     Default("planning.planner.CLIP_COST", 0.001,
             "predicted excess risk that clipping must save; where it saves less, log-losses were larger with "
@@ -400,7 +401,8 @@ _LISTED = (
             "one core. Such fits take half the time; no loss could be measured on adult and covtype",
             "benchmarks/accuracy.py", predicts=False),
     Default("solvers.few_steps.MANY_BASIS_CELLS", 1e7,
-            "the same of the features of a basis, some 5 ms", "benchmarks/additive_speed.py", predicts=False),
+            "the same for records times features of a basis, some 5 ms", "benchmarks/additive_speed.py",
+            predicts=False),
     Default("planning.additive.MOST_PAIRS", 300,
             "products that a default may add; more take long and few of them matter",
             "benchmarks/additive.py", predicts=False),
@@ -449,10 +451,10 @@ _LISTED = (
             "benchmarks/forecast.py", predicts=False),
     Default("estimators.assumptions.CORRELATION", (0.5, 0.8),
             "of neighbouring columns: the least variance of a direction is then 0.35 and 0.12 of that of a "
-            "column; on 22 tables 0.41 at the median, and 0.09 at the twentieth",
+            "column; on 22 tables it was 0.41 at the median, and 0.09 at the 5th percentile",
             "benchmarks/forecast.py", predicts=False),
     Default("estimators.assumptions.SHARE_OF_ONES", (0.15, 0.05),
-            "of columns of 0 and 1: the quartile and the twentieth of 76 such columns",
+            "of columns of 0 and 1: the 25th and the 5th percentile of 76 such columns",
             "benchmarks/forecast.py", predicts=False),
     Default("estimators.assumptions.SHARE_OF_CLASS", (0.2, 0.1),
             "of the second class", "benchmarks/forecast.py", predicts=False),
@@ -476,7 +478,7 @@ _LISTED = (
             "standard deviation of the logarithm of a column whose bounds are six standard deviations wide; "
             "in proportion to their width, up to the second number", "benchmarks/forecast.py",
             predicts=False),
-    Default("estimators.power.SHARES", (0.1, 0.2, 0.3, 0.4, 0.5),
+    Default("estimators.hidden_errors.SHARES", (0.1, 0.2, 0.3, 0.4, 0.5),
             "shares of mu^2 for the Hessian that uncertainty='auto' chooses from: less than a tenth gains a "
             "few per cent at best, and noise may hide a direction", "benchmarks/precision.py",
             predicts=False),

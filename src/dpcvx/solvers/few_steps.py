@@ -20,8 +20,9 @@ MANY_BASIS_CELLS: float = default("solvers.few_steps.MANY_BASIS_CELLS")
 def with_fewer_steps(solver: Solver, n: int, d: int) -> Solver | None:
     """Return a solver for n records of d columns: descent with fewer steps where a step takes long.
 
-    On the features of a basis, where every step takes long, another solver than descent is None. A basis of
-    straight lines alone has the steps of the linear model. A path that is already planned is not changed.
+    Solvers other than descent are dropped (None) on the features of a basis, where every step takes long. A
+    basis of straight lines alone has the steps of the linear model. A path that is already planned is not
+    changed.
     """
     if not isinstance(solver, Standardised):
         return solver

@@ -326,9 +326,8 @@ def hides_errors(plan: Plan) -> bool:
 
     Usual records have unit variances and correlations of 0.3, so that all directions but one have the
     curvature 0.7 / (stretch (1 + sqrt d))^2 times that of the loss. Directions are hidden below 2 v sqrt(d),
-    v being the noise. A factor of 2 is left, since the noise of lengths shortens rows: with
-    3.3 times that curvature 90 % of fits had a hidden direction, with 5.5 times 43 %, and with 5.7 times and
-    more records 0.
+    v being the noise. A factor of 2 is left, since the noise of lengths shortens rows: with 3.3 times that
+    curvature 90 % of fits had a hidden direction, with 5.5 times 43 %, and with 5.7 times and more records 0.
     """
     solver: Any = plan.solver
     if not solver.standardises or solver.hessian_share is None or solver.basis is not None:
@@ -357,14 +356,14 @@ def far_reach(n: int, budget: Budget) -> float:
 
 
 def largest_bend(d: int, n: int, budget: Budget, share: float) -> float:
-    """Return the curvature at which records are clipped in the Hessian of a linear model.
+    """Return the curvature at which records are clipped in the Hessian of a linear or logistic model.
 
-    A record whose row is f times as long as most has the curvature f^2, and the noise of the Hessian is
-    proportional to the largest one. A smaller limit makes the Hessian of far records too small, and standard
-    errors of their columns too large unless their mean squares make up for it. Where usual directions (see
-    `hides_errors`) have 200 k times the curvature that noise hides, the limit is k, which is better for
-    correlated columns; it is at least 1. `d`: features without the intercept; `share`: of mu^2 for the
-    Hessian.
+    The curvature of a record whose row is f times as long as most is f^2 times theirs, and the noise of the
+    Hessian is proportional to the largest one. A smaller limit makes the Hessian of far records too small,
+    and standard errors of their columns too large unless their mean squares make up for it. Where usual
+    directions (see `hides_errors`) have 200 k times the curvature that noise hides, the limit is k, which is
+    better for correlated columns; it is at least 1. `d`: features without the intercept; `share`: of mu^2
+    for the Hessian.
     """
     if budget.delta == 0:
         return 1.0
@@ -396,8 +395,8 @@ def with_uncertainty(
     """Return the solver that fits like another one and states its uncertainty.
 
     `solver`: if it standardises, the step is made in its coordinates, with rows of which few are shortened;
-    `share`: of mu^2 for the Hessian; `loss`: of the problem; `far`: reach of cells where no row is shrunk
-    alone; `bend`, `pull`: see `largest_bend` and `largest_pull`.
+    `share`: of mu^2 for the Hessian; `loss`: of the problem; `far`: reach of cells where gradients are
+    clipped; `bend`, `pull`: see `largest_bend` and `largest_pull`.
     """
     goodness = "squares" if loss.affine else ""
     if loss.link == "logit" and loss.target == "labels":

@@ -129,7 +129,7 @@ class Standardised(ScaledFit):
         Where gradients are clipped, the curvature at which a record is clipped in a released Hessian, over
         that of a record of usual length.
     pull : float
-        The largest norm of a gradient where these are clipped; that of the loss if it is smaller.
+        Norm at which gradients are clipped, or that of the loss if it is smaller.
     """
 
     solver: Solver
@@ -500,7 +500,7 @@ class Standardised(ScaledFit):
             caution = LOST_COLUMNS
         kept = d if basis is None else d - len(basis.dropped)
         length = self.stretch * (1 + 1 / math.sqrt(kept)) * largest * math.sqrt(mean_square)
-        # Where far records count less and none is moved, no row within reach is too long.
+        # Where gradients are clipped, rows are not: no row within reach is too long.
         farthest = length if self.shrink == "row" else self.reach * math.sqrt(d)
         empty = self._empty(more * moments, more * means.deviations)
         cell_noise = float(more * means.deviations[-1]) if empty else 0.0
