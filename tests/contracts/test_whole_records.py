@@ -10,6 +10,7 @@ import dpcvx as dp
 from dpcvx.accounting import Tight
 from dpcvx.audit.replay import discrepancies, record, replay
 from dpcvx.data import CurvatureBound, CurvatureSum, GradientSum, Quantiser, ResidualBound, integer_bounds
+from dpcvx.data.goodness import GoodnessSum, LogLosses
 from dpcvx.data.quantise import remap
 from dpcvx.data.rows import Dense, Records
 from dpcvx.errors import WrongValue
@@ -184,6 +185,25 @@ def test_no_record_moves_a_sum_by_more_than_its_bound(limit, shrink):
             assert norm <= bound
             largest[k] = max(largest[k], norm / bound)
     assert min(largest) > 0.5
+
+
+@pytest.mark.parametrize("shrink", ["row", "numbers", "labels", "gradient"])
+def test_a_target_near_the_end_of_floating_point_warns_of_nothing(shrink):
+    """Warnings are errors here: one record would end the fit of the others."""
+    y = np.resize([1.7e308, -1.7e308, 1.0, np.nan], 200)[None]
+    quantiser = Quantiser(SHRUNK, 0.0, 0.05, 0.25, shrink=shrink)
+    found = remap(Records(ROWS, y), quantiser, 0.0, 1e-3)
+    assert (np.isnan(found.y[0]) == np.isnan(y[0])).all()
+
+
+@pytest.mark.parametrize("label", [math.inf, -math.inf, 1.7e308, math.nan])
+def test_a_label_near_the_end_of_floating_point_stays_within_its_terms(label):
+    """An infinite label at the score 0 has no log-loss, and counted as -2^63."""
+    records = Records(Dense(np.full((1, 4), 2**14, dtype=np.int16)), np.array([[label]]))
+    for theta in (np.zeros(4), np.array([3.0, -2.0, 1.0, 5.0])):
+        terms = GoodnessSum(theta, LogLosses(3.0)).of(records)
+        assert (terms >= 0).all()
+        assert sum(int(each) ** 2 for each in terms) <= LogLosses.longest * 2**36
 
 
 @pytest.mark.long

@@ -226,7 +226,8 @@ def remap(
     centers, scales = (np.reshape(each, (-1, 1)) for each in (center, scale))
     if any(len(each) not in (1, targets) for each in (centers, scales)):
         raise WrongValue(f"A centre and a scale for each of the {targets} targets are needed.")
-    y[:targets] = (y[:targets] - centers) / scales
+    with np.errstate(all="ignore"):  # the content of a record never triggers a warning
+        y[:targets] = (y[:targets] - centers) / scales
     if quantiser is None:
         return replace(records, y=np.ascontiguousarray(y))
     rows, unit = records.whole_rows(), 2.0**FEATURE_BITS
@@ -236,14 +237,16 @@ def remap(
     of_integers = replace(quantiser, center=unit * quantiser.center, scale=unit * quantiser.scale)
     if quantiser.shrink == "gradient":
         units, divisors, lengths = of_integers.unit_rows(rows)
-        y[:targets] = BoundedInfluence.pack(y[:targets] / divisors, lengths)
+        with np.errstate(all="ignore"):
+            y[:targets] = BoundedInfluence.pack(y[:targets] / divisors, lengths)
         return replace(
             records, rows=units, y=np.ascontiguousarray(y), step=1, constant=0, threads=None, block_rows=None
         )
     stored = of_integers.quantise(rows.values)
     if quantiser.shrink != "row":
         factors = of_integers.factors(rows)
-        y[:targets] *= factors if quantiser.shrink == "numbers" else 1 / factors
+        with np.errstate(all="ignore"):
+            y[:targets] *= factors if quantiser.shrink == "numbers" else 1 / factors
         if quantiser.constant:
             stored.values[:, -1] = np.floor(factors * quantiser.constant)
     return replace(
