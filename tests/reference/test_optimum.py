@@ -50,6 +50,7 @@ from dpcvx.solvers import (
     OneStep,
     OutputPerturbation,
     ScaledTarget,
+    SpectralShrinkage,
     Standardised,
     SufficientStatistics,
     run_with_oracle,
@@ -481,6 +482,18 @@ def test_descent_with_a_scaled_target(quiet):
     plan = solver.plan(problem, len(X), BUDGET, Tight())
     theta = execute(plan, source(X, y, bounds=problem.bounds), rng=SeededGenerator(0)).theta
     np.testing.assert_allclose(theta, np.linalg.lstsq(X, y, rcond=None)[0], atol=1e-4)
+
+
+def test_shrunk_singular_values():
+    """Where there is much to spend, noise hides no combination of the features, and little is shrunk."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (20_000, 3))
+    Y = np.clip(X @ np.outer([0.3, -0.4, 0.2], [1.0, -0.5]) + rng.uniform(-0.1, 0.1, (20_000, 2)), -1, 1)
+    problem = Problem(Squared(), NuclearBall(20.0), bounds=Bounds(1.0), d=3, outputs=2)
+    solver = SpectralShrinkage(NoisyGradientDescent(n_iter=200, step=0.5, clip=2.0), intercept=False)
+    plan = solver.plan(problem, len(X), Budget(50.0, 1e-6), Tight())
+    theta = execute(plan, source(X, Y, bounds=problem.bounds), rng=SeededGenerator(0)).theta
+    np.testing.assert_allclose(theta, np.linalg.lstsq(X, Y, rcond=None)[0], atol=3e-3)
 
 
 def test_a_constant_is_the_mean_of_the_target(quiet):
