@@ -223,7 +223,7 @@ def test_a_fit_warns_before_it_pays_that_noise_will_hide_errors(tmp_path):
 def test_weights_that_differ_much_are_named_as_a_reason():
     forecast = linear(weight_bounds=(0, 2000)).power(20_000, ["a", "b"], mean_weight=10.0)
     assert (forecast.hidden > 0.5).all()
-    assert "weights that are capped" in " ".join(str(forecast).split())
+    assert "a smaller largest weight" in " ".join(str(forecast).split())
 
 
 def test_rare_ones_and_close_correlation_make_errors_larger():

@@ -1,6 +1,6 @@
-"""Before a fit is paid for: will noise hide its standard errors, and which share of the budget do they need?
+"""Notes on plans whose standard errors noise will hide, and the share of the budget that they need.
 
-Both are answered by simulations of the fit on records drawn from public assumptions (`power`).
+Both follow from simulations of the fit on records drawn from public assumptions (`power`).
 """
 
 from __future__ import annotations
@@ -106,18 +106,18 @@ def _note(question: _Question) -> str:
 
         ways = ways_to_see(enough_to_see(seen, n, epsilon), weighted=twin.weight_bounds is not None)
         return (
-            f"{_count(usual)} {SAY_NOTHING}{_names(twin, usual)}: noise hides how usual records vary. This "
-            f"follows from a simulation with the public numbers of this fit; power() shows what it assumes. "
-            f"{ways} uncertainty=0 leaves the whole budget to the model"
+            f"{_count(usual)} {SAY_NOTHING}{_names(twin, usual)}: noise hides how usual records vary in some "
+            "directions. This follows from a simulation with the public numbers of this fit; power() shows "
+            f"what it assumes. {ways} uncertainty=0 leaves the whole budget to the model"
         )
     worse = _hidden(twin, made, CAUTIOUS)
     if not worse.any():
         return ""
     return (
         f"noise may hide {_count(worse)} standard errors{_names(twin, worse)}: it does in a simulation of "
-        "closely correlated columns with rare values, and not in one of usual records. power() shows both, "
-        "for deviations, shares and weights that you know; more records, a larger epsilon or fewer columns "
-        "leave more room"
+        "closely correlated columns with rare values, but not in one of usual records. power() shows both; "
+        "give it the standard deviations, shares and weights that you know. More records, a larger epsilon "
+        "or fewer columns help"
     )
 
 

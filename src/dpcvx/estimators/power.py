@@ -173,9 +173,10 @@ class PowerForecast(Printable):
         notes = [
             f"smallest effect: a coefficient of this size has a p-value below {1 - self.level:.3g} with a "
             f"probability of {self.power:.0%}. multiple: std err over the one of a fit without privacy.",
-            "up to: std err with the cautious assumptions. Both are simulated from public numbers. Standard "
-            "errors are proportional to (deviation of errors) / (deviation of the feature), which differ. "
-            "Two columns that nearly repeat each other are hidden whatever this table says.",
+            "up to: std err with the cautious assumptions. Both are simulated from public numbers. Real "
+            "records differ: a standard error is proportional to (standard deviation of the target's errors) "
+            "/ (standard deviation of the feature). If two columns are nearly equal, their coefficients are "
+            "hidden whatever this table says.",
         ]
         marks = [
             f"{HIDDEN} in {share:.0%} of runs" if share else MAY_BE_HIDDEN if maybe > 0.5 else None
@@ -191,8 +192,8 @@ class PowerForecast(Printable):
             )
         if MAY_BE_HIDDEN in marks:
             notes.append(
-                f"{MAY_BE_HIDDEN}: noise hides nothing of usual records, but it does with the cautious "
-                "assumptions. Give deviations, shares and a correlation that you know, or leave room: more "
+                f"{MAY_BE_HIDDEN}: noise hides this coefficient with the cautious assumptions, but not with "
+                "the usual ones. Give the deviations, shares and correlation that you know, or use more "
                 "records, a larger epsilon or fewer columns."
             )
         return ResultTable("Expected standard errors", self.facts, tuple(columns), tuple(rows), tuple(notes))
@@ -291,7 +292,7 @@ def _mostly_hidden(known: Uncertainty) -> Vector:
 def enough_to_see(
     seen: Callable[[int, float], bool], n: int, epsilon: float
 ) -> tuple[int | None, float | None]:
-    """Return the least number of records, and the least epsilon, of a coarse list with which all is seen.
+    """Return the least number of records, and the least epsilon, of a coarse list that hide nothing.
 
     `seen`: whether noise hides nothing, for a number of records and an epsilon.
     """
@@ -323,5 +324,5 @@ def ways_to_see(found: tuple[int | None, float | None], *, weighted: bool) -> st
     needed = ", or ".join(ways) or "more than a hundred times the records or epsilon"
     rest = "fewer columns help too"
     if weighted:
-        rest += ", and so do weights that are capped, since noise is made for the largest one"
-    return f"Usual records are seen with {needed}; {rest}."
+        rest += ", and so does a smaller largest weight, because noise is in proportion to it"
+    return f"With usual columns you need {needed}; {rest}."
