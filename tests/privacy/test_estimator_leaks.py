@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import warnings
+import weakref
 
 import numpy as np
 import pandas as pd
@@ -355,3 +357,23 @@ def test_no_record_is_kept():
     assert np.full(3, stored, dtype=np.int16).tobytes() not in content
     assert len(content) < 20_000
     assert not any(isinstance(value, dpcvx.data.memory.Arrays) for value in vars(model).values())
+
+
+class Watched(np.ndarray):
+    """An array that a weak reference can follow."""
+
+
+@pytest.mark.parametrize(("uncertainty", "epsilon"), [(0.0, 0.0125), (0.3, 31.25), ("auto", 32.25)])
+def test_what_is_memoised_of_a_plan_holds_no_record(uncertainty, epsilon):
+    """Notes and warnings about a plan are kept for the next fit, once with a function that held the data."""
+    labels = (Y > 0).astype(int).view(Watched)
+    followed = weakref.ref(labels)
+    model = PrivateLogisticRegression(
+        epsilon=epsilon, bounds=(-1, 1), classes=(0, 1), radius=3.0, uncertainty=uncertainty
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dpcvx.UselessModelWarning)
+        model.fit(X, labels)
+    del labels
+    gc.collect()
+    assert followed() is None

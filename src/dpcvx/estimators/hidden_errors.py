@@ -80,6 +80,10 @@ class _Question:
         twin._several_rows = self.model._several_rows
         return twin
 
+    def forget(self) -> None:
+        """Drop all but the key, which is kept with the answer: a declaration holds the records of its fit."""
+        del self.model, self.made, self.declare
+
     def __hash__(self) -> int:
         return hash(self.key)
 
@@ -96,6 +100,12 @@ def _hidden(model: Any, made: FitDeclaration, assumed: Assumptions) -> NDArray[n
 @lru_cache(maxsize=256)
 def _note(question: _Question) -> str:
     """Return the note about standard errors that noise hides; none if it hides none."""
+    found = _simulated_note(question)
+    question.forget()
+    return found
+
+
+def _simulated_note(question: _Question) -> str:
     twin, made = question.twin(), question.made
     usual = _hidden(twin, made, USUAL)
     if usual.any():
@@ -168,4 +178,6 @@ def _best_share(question: _Question) -> float:
         variances = [np.diag(each.covariance)[:-1] for each in runs]
         return float(np.log(np.mean(variances, axis=0)).mean())
 
-    return min(SHARES, key=error)
+    best = min(SHARES, key=error)
+    question.forget()
+    return best

@@ -155,7 +155,9 @@ class _OutlookKey(PlanKey):
 
 @lru_cache(maxsize=256)
 def _memoised_text(question: _OutlookKey) -> str:
-    return str(doubt(question.plan, question.again))
+    text = str(doubt(question.plan, question.again))
+    del question.again  # the key is kept with the text, and the function holds the records of its fit
+    return text
 
 
 def _enough(plan: Plan, again: Planning) -> tuple[int | None, float | None]:
