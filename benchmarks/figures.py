@@ -24,6 +24,20 @@ def replace_cell(name, cell, numbers):
     save(name, {**others, **{f"{cell}:{key}": value for key, value in numbers.items()}})
 
 
+def read_cell(figures, cell):
+    """Return the numbers of a cell, which are stored under "cell:key", by key."""
+    parts = ((key.partition(":"), value) for key, value in figures.items())
+    return {key: value for (name, _, key), value in parts if name == cell}
+
+
+def write_part(page, mark, lines):
+    """Write lines into a page of docs, between the comments "mark: begin" and "mark: end"."""
+    path, start, end = FOLDER.parent / page, f"<!-- {mark}: begin -->", f"<!-- {mark}: end -->"
+    before, rest = path.read_text(encoding="utf-8").split(start)
+    content = "\n".join(lines)
+    path.write_text(f"{before}{start}\n{content}\n{end}{rest.split(end)[1]}", encoding="utf-8")
+
+
 def save(name, numbers):
     """Write the numbers, all but integers rounded to four digits, to docs/figures/name.json."""
     FOLDER.mkdir(exist_ok=True)

@@ -26,11 +26,10 @@ import pandas as pd
 import dpcvx as dp
 import families
 import row_models
-from figures import FOLDER, replace_cell, stored
+from figures import read_cell, replace_cell, stored, write_part
 from tables import TEST
 
 EPSILONS = (1.0, 4.0, 8.0)
-PAGE, START, END = "power.md", "<!-- forecast: begin -->", "<!-- forecast: end -->"
 UNIT = (0, 1)
 SHARE = 0.2  # of the budget for uncertainty
 Read = Callable[[], tuple[pd.DataFrame, Any, dict[str, Any]]]
@@ -249,8 +248,7 @@ def lines(figures: dict[str, float], chosen: dict[str, Any]) -> list[str]:
     for cell, (_, kind, _) in chosen.items():
         row = []
         for epsilon in EPSILONS:
-            name = f"{cell}_e{epsilon:g}"
-            found = {key.split(":")[1]: value for key, value in figures.items() if key.split(":")[0] == name}
+            found = read_cell(figures, f"{cell}_e{epsilon:g}")
             if not found:
                 break
             cells.append(found)
@@ -274,9 +272,10 @@ def lines(figures: dict[str, float], chosen: dict[str, Any]) -> list[str]:
         seen = sum(not each["hidden"] for each in cells)
         table += [
             *([""] if name == "told" else []),
-            f"- {words}: within a factor of 2 in {close:.0%} of {len(cells)} cells, hidden or seen foretold "
-            f"rightly in {right:.0%}; {false} of {seen} seen cells were marked (hidden or may be); in "
-            f"{silent} an error was more than 5 times the forecast, and neither marked nor within 'up to'.",
+            f"- {words}: the forecast is within a factor of 2 in {close:.0%} of {len(cells)} cells, and says "
+            f"correctly whether noise hides a coefficient in {right:.0%}. {false} of {seen} cells without a "
+            f"hidden coefficient were marked as hidden or perhaps hidden. In {silent} cells an error was "
+            'more than 5 times the forecast, without a mark and above "up to".',
         ]
     return table
 
@@ -296,12 +295,10 @@ def main() -> None:
                 replace_cell("forecast", f"{cell}_e{epsilon:g}", found)
     fresh = ["", "Tables that were chosen and measured after the assumptions had been fixed:", ""]
     figures = stored("forecast")
-    table = "\n".join([*lines(figures, CELLS), *fresh, *lines(figures, FRESH)])
-    print(table)
+    table = [*lines(figures, CELLS), *fresh, *lines(figures, FRESH)]
+    print("\n".join(table))
     if options.write:
-        page = FOLDER.parent / PAGE
-        before, rest = page.read_text(encoding="utf-8").split(START)
-        page.write_text(f"{before}{START}\n{table}\n{END}{rest.split(END)[1]}", encoding="utf-8")
+        write_part("power.md", "forecast", table)
 
 
 if __name__ == "__main__":

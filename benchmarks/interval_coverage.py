@@ -17,14 +17,13 @@ import numpy as np
 import pandas as pd
 
 import dpcvx as dp
-from figures import FOLDER, stored, update
+from figures import stored, update, write_part
 
 CORRELATION = 0.3
 WIDE, TARGET_WIDE = 10.0, 40.0
 LEVELS = {"region": ("north", "south", "west", "east"), "sex": ("f", "m", "x")}
 SHARES = {"region": (0.4, 0.3, 0.2, 0.1), "sex": (0.5, 0.4, 0.1)}
 FIGURES = ("seeds", "warned", "covered", "error", "std", "goodness", "bias")
-PAGE, START, END = "uncertainty.md", "<!-- coverage: begin -->", "<!-- coverage: end -->"
 # (model, law of features, law of errors or share of the second class, records, features, epsilon)
 CELLS = [
     ("linear", "normal", "normal", 500, 2, 8.0),
@@ -267,13 +266,10 @@ def main() -> None:
         if wanted and not known and cell[3] <= options.largest:
             found = measure(cell, options, before if options.more else {})
             update(options.figures, {f"{name_of(cell)}_{key}": value for key, value in found.items()})
-    lines = "\n".join(rows(stored("coverage"), stored("coverage_r2")))
-    print(lines)
+    lines = list(rows(stored("coverage"), stored("coverage_r2")))
+    print("\n".join(lines))
     if options.write:
-        page = FOLDER.parent / PAGE
-        before, rest = page.read_text(encoding="utf-8").split(START)
-        after = rest.split(END)[1]
-        page.write_text(f"{before}{START}\n{lines}\n{END}{after}", encoding="utf-8")
+        write_part("uncertainty.md", "coverage", lines)
 
 
 if __name__ == "__main__":

@@ -10,10 +10,9 @@ import warnings
 
 import numpy as np
 
-from figures import FOLDER, stored, update
+from figures import read_cell, replace_cell, stored, write_part
 from interval_coverage import coefficients, draw, estimator
 
-PAGE, START, END = "uncertainty.md", "<!-- people: begin -->", "<!-- people: end -->"
 CELLS = [
     ("linear", "normal", errors, n, d, epsilon)
     for n, d, epsilon in ((2_000, 2, 4.0), (20_000, 5, 1.0), (20_000, 5, 4.0))
@@ -44,7 +43,7 @@ def lines(figures):
     yield "| errors | n | d | epsilon | covered | least | width | widest |"
     yield "|---|---:|---:|---:|---:|---:|---:|---:|"
     for cell in CELLS:
-        found = {key.split(":")[1]: v for key, v in figures.items() if key.split(":")[0] == name_of(cell)}
+        found = read_cell(figures, name_of(cell))
         if found:
             _, _, errors, n, d, epsilon = cell
             yield (
@@ -66,12 +65,9 @@ def main() -> None:
         found = measure(cell, options.fits)
         print(name_of(cell), {key: round(value, 2) for key, value in found.items()}, flush=True)
         if options.write:
-            update("observation_intervals", {f"{name_of(cell)}:{key}": v for key, v in found.items()})
+            replace_cell("observation_intervals", name_of(cell), found)
     if options.write:
-        table = "\n".join(lines(stored("observation_intervals")))
-        page = FOLDER.parent / PAGE
-        before, rest = page.read_text(encoding="utf-8").split(START)
-        page.write_text(f"{before}{START}\n{table}\n{END}{rest.split(END)[1]}", encoding="utf-8")
+        write_part("uncertainty.md", "people", lines(stored("observation_intervals")))
 
 
 if __name__ == "__main__":

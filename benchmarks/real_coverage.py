@@ -18,11 +18,10 @@ import pandas as pd
 
 import dpcvx as dp
 from datasets import SPLITS
-from figures import FOLDER, replace_cell, stored
+from figures import read_cell, replace_cell, stored, write_part
 from textbook import least_squares
 
 EPSILONS = (1.0, 4.0)
-PAGE, START, END = "uncertainty.md", "<!-- real: begin -->", "<!-- real: end -->"
 
 
 def wages():
@@ -95,17 +94,23 @@ def measure(table, epsilon, logs, options):
         away.append((model.coef_debiased_ - truth) / model.coef_std_)
     found = {"fits": options.fits, "warned": 100 * warned / options.fits}
     found["plain"] = 100 * float(np.mean(np.abs(plain) < 1.96))
-    if len(away) > 1:
-        away = np.array(away)
-        inside = np.abs(away) < 1.96
-        found |= {
-            "covered": 100 * float(inside.mean()),
-            "error": 100 * float(inside.mean(axis=1).std() / math.sqrt(len(away))),
-            "distance": float(np.abs(away.mean(axis=0)).mean()),
-            "farthest": float(np.abs(away.mean(axis=0)).max()),
-            "spread": float(away.std(axis=0).mean()),
-        }
-    return found
+    return found | coverage(away)
+
+
+def coverage(away):
+    """Return figures of (estimate - truth)/(standard error), a vector for each fit; none of a single fit."""
+    if len(away) < 2:
+        return {}
+    away = np.array(away)
+    inside = np.abs(away) < 1.96
+    return {
+        "covered": 100 * float(inside.mean()),
+        "error": 100 * float(inside.mean(axis=1).std() / math.sqrt(len(away))),
+        "least": 100 * float(inside.mean(axis=0).min()),
+        "distance": float(np.abs(away.mean(axis=0)).mean()),
+        "farthest": float(np.abs(away.mean(axis=0)).max()),
+        "spread": float(away.std(axis=0).mean()),
+    }
 
 
 def lines(figures):
@@ -116,9 +121,7 @@ def lines(figures):
         for logs in (False, True):
             for epsilon in EPSILONS:
                 name = name_of(table, epsilon, logs)
-                found = {
-                    key.split(":")[1]: value for key, value in figures.items() if key.split(":")[0] == name
-                }
+                found = read_cell(figures, name)
                 if not found:
                     continue
                 target = f"log of {table}" if logs else table
@@ -137,14 +140,19 @@ def name_of(table, epsilon, logs):
     return f"{'log_' if logs else ''}{table.replace(' ', '_')}_e{epsilon:g}"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+def read_options(description, tables):
+    """Read the options of the command line."""
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--fits", type=int, default=200)
     parser.add_argument("--records", type=int, default=20_000)
     parser.add_argument("--share", type=float, default=0.2)
-    parser.add_argument("--only", nargs="+", choices=list(TABLES), default=list(TABLES))
+    parser.add_argument("--only", nargs="+", choices=list(tables), default=list(tables))
     parser.add_argument("--write", action="store_true")
-    options = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> None:
+    options = read_options(__doc__, TABLES)
     for table in options.only:
         for logs in (False, True):
             if logs and TABLES[table]()[-1] is None:
@@ -156,10 +164,7 @@ def main() -> None:
                 if options.write:
                     replace_cell("real_coverage", name, found)
     if options.write:
-        table = "\n".join(lines(stored("real_coverage")))
-        page = FOLDER.parent / PAGE
-        before, rest = page.read_text(encoding="utf-8").split(START)
-        page.write_text(f"{before}{START}\n{table}\n{END}{rest.split(END)[1]}", encoding="utf-8")
+        write_part("uncertainty.md", "real", lines(stored("real_coverage")))
 
 
 if __name__ == "__main__":

@@ -8,8 +8,6 @@ chosen, the others were not. With --write figures go into docs/figures/real_labe
 docs/uncertainty.md.
 """
 
-import argparse
-import math
 import warnings
 
 import numpy as np
@@ -18,11 +16,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 import dpcvx as dp
-from figures import FOLDER, save, stored
-from real_coverage import houses, savings, wages
+from figures import read_cell, replace_cell, stored, write_part
+from real_coverage import coverage, houses, read_options, savings, wages
 
 EPSILONS = (1.0, 4.0)
-PAGE, START, END = "uncertainty.md", "<!-- labels: begin -->", "<!-- labels: end -->"
 
 
 def high_wages():
@@ -112,17 +109,7 @@ def measure(name, epsilon, options):
             continue
         away.append((model.coef_debiased_ - truth) / model.coef_std_)
     found = {"fits": options.fits, "warned": 100 * warned / options.fits}
-    if len(away) > 1:
-        away = np.array(away)
-        inside = np.abs(away) < 1.96
-        found |= {
-            "covered": 100 * float(inside.mean()),
-            "error": 100 * float(inside.mean(axis=1).std() / math.sqrt(len(away))),
-            "least": 100 * float(inside.mean(axis=0).min()),
-            "distance": float(np.abs(away.mean(axis=0)).mean()),
-            "spread": float(away.std(axis=0).mean()),
-        }
-    return found
+    return found | coverage(away)
 
 
 def lines(figures):
@@ -131,10 +118,7 @@ def lines(figures):
     yield "|---|---:|---:|---:|---:|---:|---:|---:|"
     for name in TABLES:
         for epsilon in EPSILONS:
-            start = f"{name}_e{epsilon:g}:"
-            found = {
-                key.removeprefix(start): value for key, value in figures.items() if key.startswith(start)
-            }
+            found = read_cell(figures, f"{name}_e{epsilon:g}")
             if found:
                 rest = (
                     f"{found['covered']:.1f} ± {found['error']:.1f} | {found['least']:.0f} % | "
@@ -146,28 +130,15 @@ def lines(figures):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--fits", type=int, default=200)
-    parser.add_argument("--records", type=int, default=20_000)
-    parser.add_argument("--share", type=float, default=0.2)
-    parser.add_argument("--only", nargs="+", choices=list(TABLES), default=list(TABLES))
-    parser.add_argument("--write", action="store_true")
-    options = parser.parse_args()
+    options = read_options(__doc__, TABLES)
     for name in options.only:
         for epsilon in EPSILONS:
             found = measure(name, epsilon, options)
             print(name, epsilon, {key: round(value, 2) for key, value in found.items()}, flush=True)
             if options.write:
-                start = f"{name}_e{epsilon:g}:"
-                kept = {
-                    key: value for key, value in stored("real_labels").items() if not key.startswith(start)
-                }
-                save("real_labels", kept | {start + key: value for key, value in found.items()})
+                replace_cell("real_labels", f"{name}_e{epsilon:g}", found)
     if options.write:
-        page = FOLDER.parent / PAGE
-        before, rest = page.read_text(encoding="utf-8").split(START)
-        table = "\n".join(lines(stored("real_labels")))
-        page.write_text(f"{before}{START}\n{table}\n{END}{rest.split(END)[1]}", encoding="utf-8")
+        write_part("uncertainty.md", "labels", lines(stored("real_labels")))
 
 
 if __name__ == "__main__":
