@@ -315,8 +315,8 @@ def _noting(seen):
     found = TargetScale.units
 
     def units(self, loss, residual=2.5, straight=0.0, longest=2.5):
-        assert self.long_tail
-        seen.append((residual, longest))
+        if self.long_tail:  # a forecast fits drawn records too, whose tail is short
+            seen.append((residual, longest))
         return found(self, loss, residual, straight, longest)
 
     return units
