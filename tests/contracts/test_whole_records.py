@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import dpcvx as dp
-from dpcvx.accounting import Tight
+from dpcvx.accounting import Tight, gaussian_epsilon, spendable
 from dpcvx.audit.replay import discrepancies, record, replay
 from dpcvx.data import CurvatureBound, CurvatureSum, GradientSum, Quantiser, ResidualBound, integer_bounds
 from dpcvx.data.goodness import GoodnessSum, LogLosses
@@ -15,9 +15,10 @@ from dpcvx.data.quantise import remap
 from dpcvx.data.rows import Dense, Records
 from dpcvx.errors import WrongValue
 from dpcvx.losses import BoundedInfluence, BoundedLogistic, Huber, Logistic
+from dpcvx.mechanisms import NoisyGradient
 from dpcvx.noise import SeededGenerator
 from dpcvx.solvers import NoisyGradientDescent, Standardised
-from dpcvx.solvers.one_step import with_uncertainty
+from dpcvx.solvers.one_step import largest_pull, with_uncertainty
 
 RNG = np.random.default_rng(0)
 ROWS = Quantiser(dp.Bounds(1.0)).quantise(RNG.uniform(-1, 1, (200, 3)))
@@ -94,6 +95,21 @@ def test_clipped_logistic_gradients_are_those_of_a_convex_loss(label):
     np.testing.assert_allclose(np.diff(loss.value(z, y)), middle * (z[1] - z[0]), atol=1e-6)
     assert loss.largest_curvature(4.0) == 2.0
     assert loss.clipped(0.3).threshold == 0.3
+
+
+def test_the_limit_of_gradients_of_labels_follows_from_public_numbers():
+    """The test vector of docs/privacy_math.md: n mu = 3600 gives c = 1.5, and the sensitivity on integers."""
+    delta = 1e-6
+    epsilon = gaussian_epsilon(0.1, spendable(dp.Budget(1.0, delta)).delta)
+    budget = dp.Budget(epsilon, delta)
+    assert largest_pull(36_000, budget) == pytest.approx(1.5, rel=1e-9)
+    # Of persons with three rows that count, mu of a row is a third.
+    assert largest_pull(108_000, dp.Budget(epsilon, delta, unit="person", rows=3)) == pytest.approx(1.5)
+    assert [largest_pull(n, budget) for n in (1, 16_000, 64_000, 10**9)] == pytest.approx([1, 1, 2, 2])
+    assert largest_pull(10**9, dp.Budget(1.0, 0.0)) == 1
+    problem = dp.Problem(BoundedLogistic(1.5), dp.L2Ball(30.0), bounds=SHRUNK, d=4)
+    (noise,) = NoisyGradient(problem, 36_000, 1.0).gaussians
+    assert noise.sensitivity == 51_539_607_553
 
 
 def test_lengths_are_packed_with_targets_without_loss():
