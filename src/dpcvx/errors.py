@@ -50,7 +50,7 @@ class BudgetExceeded(DpcvxError):  # noqa: N818 - the name says what happened
 
     def __str__(self) -> str:
         where = "" if self.delta is None else f" at the account's delta, {self.delta:g}"
-        other = "" if self.delta is None else "A release of another delta has another epsilon there. "
+        other = "" if self.delta is None else "Releases of another delta are converted to that one. "
         return (
             f"epsilon {self.requested:g} was requested but only {self.remaining:g} is left{where}. {other}"
             + (f"{self.reason} " if self.reason else "")

@@ -118,7 +118,7 @@ def test_nothing_is_written_when_the_budget_is_exceeded(ledger, account):
     assert refused.value.requested == 0.031
     assert 0 < refused.value.remaining < 0.1
     assert f"at the account's delta, {account.budget.delta:g}. " in str(refused.value)
-    assert "A release of another delta has another epsilon there." in str(refused.value)
+    assert "Releases of another delta are converted to that one." in str(refused.value)
     assert (ledger.verify(), account.history(), account.used) == before
     account.charge(ApproxDP(0.03, 0.0), purpose="what is left, to the last digit")
     assert account.used == 1.0

@@ -1,11 +1,11 @@
 """Watch the private answers of a run: what each would be without noise, and how large its noise is.
 
-Every answer of a fit or a plan passes `Answers.give`, every score of a search `NoisyScore`, and every answer
-of a query engine its `PrivateSide`; all noise comes from the samplers of `dpcvx.noise`. Under `watching` all
-of these are replaced, for this process: each question is asked three times, without noise, with noise of one
-standard deviation on every number, and as usual. The ratio of the first two is all that privacy depends on,
-so that nothing is taken from what a mechanism declares. Comparisons of an engine have one bit as their
-answer: their scores are compared.
+Every answer of a fit or a plan goes through `Answers.give`, every score of a search through `NoisyScore`, and
+every answer of a query engine through its `PrivateSide`; all noise comes from the samplers of `dpcvx.noise`.
+Under `watching` all of these are replaced, for this process: each question is asked three times, without
+noise, with noise of one standard deviation on every number, and as usual. The ratio of the first two is all
+that privacy depends on, so that nothing is taken from what a mechanism declares. Comparisons of an engine
+have one bit as their answer: their scores are compared.
 """
 
 from __future__ import annotations

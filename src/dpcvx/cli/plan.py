@@ -224,7 +224,7 @@ def _shares(text: str) -> dict[str, Any]:
             found[column][level] = value
         else:
             raise WrongValue(
-                f"--shares gives {column} a share of its own and shares of levels, got {text!r}."
+                f"--shares has a share of {column} and shares of its levels, got {text!r}. Give one of them."
             )
     return found
 

@@ -166,19 +166,22 @@ def _columns(path: Path) -> tuple[dict[str, _Column], Callable[[Any], Any]]:
 
 
 def _require_room(path: Path, meta: Any) -> None:
-    """Refuse a header that declares more rows than the file can hold, before the reader allocates them all.
+    """Refuse a header that declares columns without a name, or more rows than the file can hold.
 
-    Columns without a name are refused too.
+    The reader would allocate all rows that the header declares.
     """
     rows = ROWS_IN_A_BYTE.get(path.suffix.lower(), 1) * path.stat().st_size
     if (meta.number_rows or 0) > rows or not all(isinstance(place, str) for place in meta.column_names):
-        raise Unreadable(f"The header of {path} is damaged.")
+        raise Unreadable(
+            f"The header of {path} is damaged: it declares more rows than the file can hold, or columns "
+            "without a name. Save the table again with the program that wrote it, or as CSV."
+        )
 
 
 def _own_name(reader: Any, path: Path, place: str) -> str:
-    """Return the name of a column in the file: the reader renames a second one of the same name.
+    """Return the name of a column in the file, where the reader renames a second one of the same name.
 
-    By its new name it does not find such a column.
+    The reader finds no column by a name that it made up itself.
     """
     if not RENAMED.fullmatch(place):
         return place

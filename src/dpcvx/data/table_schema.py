@@ -497,7 +497,8 @@ def _require_declared(names: Iterable[Any], declared: Sequence[Any], where: str)
     if unknown := {name for name in names if isinstance(name, str) and name not in declared}:
         known = [name for name in declared if isinstance(name, str)]
         raise WrongValue(
-            f"{where} names {_listed(unknown)}{nearest(min(unknown), known)}, which is not declared."
+            f"{where} names {_listed(unknown)}{nearest(min(unknown), known)}, which is not declared. Correct "
+            "the name, or leave it out."
         )
 
 

@@ -73,7 +73,7 @@ class BoundedLogistic(Loss):
 
     With z = <x/f, theta> the gradient phi'(z, y) x/f is that of the logistic loss of the whole row x, clipped
     to the norm `threshold` where x/f has norm 1: an estimator of bounded influence, as `BoundedInfluence` is
-    for squared loss. Far records count as in logistic regression unless they contradict the model too.
+    for squared loss. Long rows count as in logistic regression unless they also contradict the model.
 
     Parameters
     ----------

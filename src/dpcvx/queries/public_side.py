@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PublicSide"]
 
-SEEN = 2.0  # standard deviations of a noisy share that people are visible above
+SEEN = 2.0  # people of a level are visible if its noisy share is above this many standard deviations
 SIGNIFICANT = 3.0  # standard deviations of a sum of squares above its mean
 MEANS = b"means"  # begins a lesson that consists of measured means
 WIDE = b"wide"  # begins a lesson that is the measured answer to a regression on very many cells

@@ -330,7 +330,7 @@ class Schema:
 
     @classmethod
     def usable(cls, table: TableSchema) -> Schema:
-        """Return the same attributes, without a word about columns that queries cannot use.
+        """Return the attributes of all columns that queries can use, and leave out the others silently.
 
         `table`: the declaration.
         """
