@@ -53,6 +53,18 @@ def test_the_assumption_about_weights_is_stated(forecast):
     assert (weighted.std_err > 2 * forecast.std_err).all()
 
 
+@pytest.mark.parametrize("left", ["log(y)", "log1p(y)"])
+def test_errors_of_a_transformed_target_are_in_its_units(left):
+    """Simulated targets are those that the left side gives: they used to be transformed a second time."""
+    columns = {"a": dp.NumberColumn((0, 10)), "y": dp.NumberColumn((1, 1000))}
+    schema = dp.TableSchema(columns, target="y").with_formula(f"{left} ~ a")
+    found = linear(y_bounds=None, schema=schema, bounds=None).power(20_000, ["a"])
+    low, high = schema.target_parameters()["y_bounds"]
+    plain = linear(y_bounds=(low, high), bounds={"a": (0, 10)}).power(20_000, ["a"])
+    np.testing.assert_allclose(found.std_err, plain.std_err, rtol=1e-3)
+    assert (found.multiple > 1).all()
+
+
 def test_nothing_is_charged_and_the_model_stays_as_it_was(tmp_path):
     ledger = dp.Ledger(tmp_path / "ledger.db")
     account = ledger.create("people", epsilon=4.0, delta=1e-6)

@@ -22,7 +22,7 @@ from dpcvx.data.columns import Columns
 from dpcvx.data.levels import DeclaredLevels
 from dpcvx.data.magnified import Magnified
 from dpcvx.data.table import baseline_places
-from dpcvx.data.target import Labels
+from dpcvx.data.target import Labels, Numbers, Target
 from dpcvx.errors import WrongValue
 from dpcvx.estimators.planning import FitDeclaration
 from dpcvx.noise import SeededGenerator
@@ -273,7 +273,7 @@ class SimulatedSample:
     X: Vector  # features of rows in the user's units
     baselines: list[int]  # features that have no coefficient
     odds: Vector  # log-odds of the second class of a row, or mean of the target
-    y: Any  # targets of rows in the user's units
+    y: Any  # targets of rows in the user's units, after the left side of a formula
     weights: Vector  # of rows, over the largest weight of a record
     owners: IntVector  # number of each row's record
     deviation: float  # of the errors of the target; 1 for classes
@@ -366,7 +366,7 @@ class SimulatedSample:
         people, weighted = neighbours.unit != "row", neighbours.weight != 1
         source = Arrays(
             rows,
-            made.target.encode(self.y),
+            _transformed(made.target).encode(self.y),
             bounds=plan.problem.bounds,
             layout=plan.layout,
             weights=np.floor(WEIGHT * self.weights).astype(np.int64) if weighted else None,
@@ -380,6 +380,13 @@ class SimulatedSample:
             model._publish(release, made)
             found.append(model._uncertainty)
         return found
+
+
+def _transformed(target: Target) -> Target:
+    """Return a target whose raw values are those that the left side of a formula gave already."""
+    if isinstance(target, Numbers):
+        return dataclasses.replace(target, transform=None)
+    return target
 
 
 def _chance(odds: Vector) -> Vector:
