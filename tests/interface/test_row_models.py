@@ -140,6 +140,7 @@ def test_tables_of_coefficients(levels, hazards):
     assert table.loc["fair | good", "std err"] == pytest.approx(contrast.std_err[0])
     assert abs(table.loc["age", "coef"] - 0.04) < 4 * table.loc["age", "std err"] < 0.04
     assert "proportional odds" in str(levels.summary())
+    assert "R²" not in str(levels.summary()), "that of rows is mostly the share that thresholds explain"
     table = hazards.summary().to_frame()
     assert list(table.index)[:3] == ["period (0, 1]", "period (1, 2]", "period (2, 3]"]
     assert hazards.coef_names_.tolist() == ["age", "sex=m"]

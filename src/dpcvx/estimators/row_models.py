@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["RowModel"]
 
 SEVERAL_RECORDS = "a person who is in several records: no ids of persons were given"
-REPLACED = ("family", "accuracy")  # facts of the table that are about single rows
+REPLACED = ("family", "accuracy", "pseudo-R²")  # facts of the table about single rows, not records
 SHARED = tuple(field.name for field in fields(Parameters))
 
 
