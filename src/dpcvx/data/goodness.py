@@ -291,6 +291,6 @@ def goodness_squared(measure: FitMeasure, neighbours: Neighbours) -> int:
 
 
 def _rounded(shares: Vector) -> NDArray[np.int64]:
-    """Numbers of [0, 1] on the grid; what is no number is 0, and what is outside is at an end."""
+    """Round numbers of [0, 1] to the grid; NaN becomes 0, and numbers outside are clipped."""
     found: NDArray[np.int64] = np.clip(np.rint(np.nan_to_num(shares) * ONE), 0, ONE).astype(np.int64)
     return found

@@ -127,8 +127,8 @@ def _without_empty(table: ResultTable) -> ResultTable:
 
 LEVEL = 0.05  # of a test that agrees with a 95 % interval
 NO_TEST = (
-    "z and P>|z| are left out where the interval holds 0 although the standard error alone would not: trust "
-    "the interval, which also allows for errors that are not normal."
+    "z and P>|z| are left out where a test by the standard error alone would be significant although the "
+    "interval contains 0. Use the interval, which also allows for errors that are not normal."
 )
 PLUS_MINUS = "Numbers of people, with half of the length of their interval."
 

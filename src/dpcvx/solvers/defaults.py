@@ -254,7 +254,7 @@ _LISTED = (
             "be far too low", "benchmarks/families.py", predicts=False),
     Default("solvers.scaled_target.WIDEST", 25.0,
             "largest clip of residuals of fits with standard errors, in standard deviations of the target",
-            "not measured: more than 14 is taken for more than a million records", predicts=False),
+            "not measured: more than 14 is used for more than a million records only", predicts=False),
     Default("solvers.scaled_target.FAR_BIAS", (0.024, 0.2),
             "twice the bias of a coefficient by clipped gradients of far rows, and its decay with the clip, "
             "for more than 100,000 records: with a clip of 8 instead of 14 intervals of the last linear cell "
