@@ -46,21 +46,21 @@ MEAN_WEIGHT: tuple[float, float] = default("estimators.assumptions.MEAN_WEIGHT")
 TARGET_WIDTH: float = default("estimators.assumptions.TARGET_WIDTH")
 SCORE_DEVIATION: float = default("estimators.assumptions.SCORE_DEVIATION")
 SKEWNESS: tuple[float, float] = default("estimators.assumptions.SKEWNESS")
-STEPS = 1.5  # log-odds to be above the first of ordered levels, over those of the middle one
+STEPS = 1.5  # log-odds of an answer above the first of ordered levels, minus those of the middle one
 LOST = 0.1  # share of records that are lost in a period
 WEIGHT_SPREAD = 0.7  # standard deviation of the logarithm of weights
 
 
 @dataclass(frozen=True)
 class Assumptions:
-    """Public model of the records of a fit; what is None is unknown.
+    """Public model of the records of a fit; None stands for an unknown number.
 
     `deviations`: standard deviation of columns of numbers, by name or position, in the user's units.
     `shares`: share of ones of columns of 0 and 1, or of the last of two levels, or a mapping from levels to
     shares. `correlation`: of neighbouring columns; that of others falls as its powers. `target`: standard
     deviation of the target. `mean`: that of an amount. `r2`: share of the target's variance that features
     explain. `share`: of the second class, of events in a period, or of answers above the middle level.
-    `mean_weight`: over the largest one. `cautious`: whether what is unknown is assumed to be worse than
+    `mean_weight`: over the largest one. `cautious`: whether unknown numbers are assumed to be worse than
     usual, and columns to be correlated more closely.
     """
 
@@ -111,7 +111,7 @@ class Assumptions:
         usual = {"period": SHARE_OF_EVENTS, "above": SHARE_ABOVE}.get(rows, SHARE_OF_CLASS)
         return usual[self.cautious] if self.share is None else self.share
 
-    def features(self, columns: Columns, count: int, rng: np.random.Generator) -> Vector:
+    def draw_features(self, columns: Columns, count: int, rng: np.random.Generator) -> Vector:
         """Draw the features of records, in the user's units."""
         labels = columns.labels()
         for name in ("deviations", "shares"):
@@ -124,17 +124,17 @@ class Assumptions:
             places, c = list(span), self.neighbouring if z.any() else 0.0
             z = c * z + math.sqrt(1 - c**2) * rng.standard_normal(count)
             if declared is not None:
-                codes = self._codes(label, declared, z)
+                codes = self._draw_levels(label, declared, z)
                 X[:, places] = codes[:, None] == np.array(declared.coded)
                 continue
             low, high = columns.low[places], columns.high[places]
             drawn = z[:, None] if len(places) == 1 else rng.standard_normal((count, len(places)))
-            X[:, places] = self._numbers(label, drawn, low, high)
+            X[:, places] = self._draw_numbers(label, drawn, low, high)
         return X
 
-    def _codes(self, label: str, declared: DeclaredLevels, z: Vector) -> NDArray[np.int64]:
-        """Return the places of levels that have their shares, as functions of normal variables."""
-        names, given = [*map(str, declared.values)], _named(self.shares, label)
+    def _draw_levels(self, label: str, declared: DeclaredLevels, z: Vector) -> NDArray[np.int64]:
+        """Return levels, as positions, with the assumed shares; functions of normal variables."""
+        names, given = [*map(str, declared.values)], _look_up(self.shares, label)
         shares = np.arange(1.0, len(names) + 1) ** (-2 if self.cautious else -1)
         shares /= shares.sum()
         if given is not None:
@@ -158,13 +158,13 @@ class Assumptions:
         edges = [NormalDist().inv_cdf(min(each, 1 - 1e-12)) for each in np.cumsum(shares)[:-1]]
         return np.searchsorted(edges, z)
 
-    def _numbers(self, label: str, z: Vector, low: Vector, high: Vector) -> Vector:
+    def _draw_numbers(self, label: str, z: Vector, low: Vector, high: Vector) -> Vector:
         """Return numbers within bounds, as functions of normal variables.
 
-        The smaller a standard deviation is beside the width of the bounds, the more skewed is its column:
-        bounds are such that the farthest records are within them.
+        The smaller the standard deviation of a column is beside the width of its bounds, the more skewed it
+        is: the bounds are taken to cover the farthest records.
         """
-        share, given = _named(self.shares, label), _named(self.deviations, label)
+        share, given = _look_up(self.shares, label), _look_up(self.deviations, label)
         unit = len(low) == 1 and _is_unit(low[0], high[0])
         if share is not None and not (unit and is_number(share)):
             raise WrongValue(
@@ -181,10 +181,10 @@ class Assumptions:
         found: Vector = (middle + deviation * skewed).clip(low, high)
         return found
 
-    def words(self, made: FitDeclaration, rows: str = "", *, weighted: bool = False) -> str:
+    def describe(self, made: FitDeclaration, rows: str = "", *, weighted: bool = False) -> str:
         """Return the assumptions in words; `rows`, `weighted`: as for `SimulatedSample.draw`."""
-        columns, target, own = made.columns, made.target, _words(self.deviations)
-        rest = f"a {_nth(self._width)} of the width of their bounds"
+        columns, target, own = made.columns, made.target, _list_values(self.deviations)
+        rest = f"a {_say_fraction(self._width)} of the width of their bounds"
         parts = [
             f"standard deviations: {own}; of other columns {rest}"
             if own
@@ -198,13 +198,15 @@ class Assumptions:
         if len(columns.levels) - len(numbers) > bool(rows):
             parts.append(f"shares of levels are as 1, {'1/4, 1/9' if self.cautious else '1/2, 1/3'}, ...")
         if self.shares:
-            parts.append(f"other shares: {_words(self.shares)}")
+            parts.append(f"other shares: {_list_values(self.shares)}")
         parts.append(f"neighbouring columns have correlation {self.neighbouring:g}, others less (its powers)")
         if isinstance(target, Labels):
             of = {"period": "events come in", "above": "answers above the middle level have"}
             parts.append(f"{of.get(rows, 'the second class has')} a share of {self.share_of(rows):g}")
         else:
-            whole = f"a {_nth(TARGET_WIDTH)} of the width of its bounds" if self.target is None else ""
+            whole = (
+                f"a {_say_fraction(TARGET_WIDTH)} of the width of its bounds" if self.target is None else ""
+            )
             parts.append(
                 f"the standard deviation of the target is {whole or f'{self.target:g}'}, of whose variance "
                 f"features explain {self.r2:.0%}"
@@ -221,14 +223,14 @@ class Assumptions:
     def _mean_weight(self) -> float:
         return MEAN_WEIGHT[self.cautious] if self.mean_weight is None else self.mean_weight
 
-    def weights(self, count: int, rng: np.random.Generator) -> Vector:
+    def draw_weights(self, count: int, rng: np.random.Generator) -> Vector:
         """Draw weights over the largest one."""
         found: Vector = np.exp(WEIGHT_SPREAD * rng.standard_normal(count))
         for _ in range(20):  # a weight above 1 is 1, which lowers the mean
             found = np.minimum(found * (self._mean_weight / found.mean()), 1.0)
         return found
 
-    def amounts(self, whole: float, score: Vector, rng: np.random.Generator) -> tuple[Vector, Vector]:
+    def draw_amounts(self, whole: float, score: Vector, rng: np.random.Generator) -> tuple[Vector, Vector]:
         """Draw amounts with a standard deviation; return the logarithms of their means, and amounts.
 
         The means have the variance r2 whole^2, and gamma errors the rest.
@@ -246,18 +248,18 @@ def _is_unit(low: float, high: float) -> bool:
     return bool(low == 0 and high == 1)
 
 
-def _words(given: Mapping[Any, Any]) -> str:
+def _list_values(given: Mapping[Any, Any]) -> str:
     def value(each: Any) -> str:
-        return f"({_words(each)})" if isinstance(each, Mapping) else f"{float(each):g}"
+        return f"({_list_values(each)})" if isinstance(each, Mapping) else f"{float(each):g}"
 
     return ", ".join(f"{name} {value(each)}" for name, each in given.items())
 
 
-def _nth(number: float) -> str:
+def _say_fraction(number: float) -> str:
     return {6: "sixth", 10: "tenth", 12: "twelfth"}.get(int(number), f"1/{number:g}")
 
 
-def _named(given: Mapping[Any, Any], label: str) -> Any:
+def _look_up(given: Mapping[Any, Any], label: str) -> Any:
     """Return what is given for a column, by its name or position; None for nothing."""
     position = label[1:] if label[:1] == "x" and label[1:].isdecimal() else None
     for key, value in given.items():
@@ -291,19 +293,19 @@ class SimulatedSample:
         columns, target, n = made.columns, made.target, made.plan.n
         factor, rng = max(1, n // SAMPLE), np.random.default_rng(0)
         count = n // factor
-        X = assumed.features(columns, count, rng)
+        X = assumed.draw_features(columns, count, rng)
         spread = X.std(axis=0)
         parts = (X - X.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
         left_out = baseline_places(columns.levels, columns.maps) if made.intercept else []
         own = [*columns.spans()[columns.labels().index(rows)]] if rows else []
         score = np.delete(parts, [*left_out, *own], axis=1).sum(axis=1)
         score /= score.std() or 1.0
-        weights = assumed.weights(count, rng) if weighted else np.ones(count)
+        weights = assumed.draw_weights(count, rng) if weighted else np.ones(count)
         neighbours = made.plan.budget.neighbours
         owners = np.arange(count) // (1 if neighbours.unit == "row" else neighbours.rows)
         if rows:
             declared: Any = columns.levels[columns.labels().index(rows)]
-            odds, labels = _several(SCORE_DEVIATION * score, assumed, len(declared), rows, rng)
+            odds, labels = _draw_rows(SCORE_DEVIATION * score, assumed, len(declared), rows, rng)
             steps = odds.shape[1]
             X = np.repeat(X, steps, axis=0)
             X[:, own] = np.tile(np.arange(steps), count)[:, None] == np.array(declared.coded)
@@ -319,7 +321,7 @@ class SimulatedSample:
         whole = usual if assumed.target is None else assumed.target
         link = made.plan.problem.loss.link
         if link == "log":
-            mean, y = assumed.amounts(whole, score, rng)
+            mean, y = assumed.draw_amounts(whole, score, rng)
         elif link == "logit":
             chance, mean = _chance(score), score
             seen, rest = float(chance.var()), float((chance * (1 - chance)).mean())
@@ -394,7 +396,7 @@ def _chance(odds: Vector) -> Vector:
     return found
 
 
-def _several(
+def _draw_rows(
     score: Vector, assumed: Assumptions, steps: int, rows: str, rng: np.random.Generator
 ) -> tuple[Vector, Vector]:
     """Return log-odds and labels of the rows of each record, shape (records, steps)."""

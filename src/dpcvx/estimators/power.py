@@ -246,8 +246,8 @@ def forecast(
         ("epsilon", f"{epsilon:g}"),
         ("delta", f"{budget.delta:.3g}"),
         ("uncertainty", f"{made.plan.solver.hessian_share:.0%} of the budget"),
-        ("assumed", assumed.words(made, model._several_rows, weighted=weighted)),
-        ("cautious", careful.words(made, model._several_rows, weighted=weighted)),
+        ("assumed", assumed.describe(made, model._several_rows, weighted=weighted)),
+        ("cautious", careful.describe(made, model._several_rows, weighted=weighted)),
     )
 
     def again(records: int, larger: float) -> PowerForecast:
