@@ -268,7 +268,7 @@ def _parquet_header(path: Path) -> FileHeader:
     read_bytes(path, limit=4)  # says what is wrong with the path
     try:
         schema = pq.read_schema(path)
-    except (pa.ArrowException, OSError):
+    except (pa.ArrowException, OSError, UnicodeDecodeError):
         raise Unreadable(f"{path} {NOT_PARQUET}") from None
     check_names(schema.names)
     kinds = {field.name: _kind(field.type) for field in schema}
@@ -353,7 +353,7 @@ def _open_parquet(path: Path) -> TableFile:
         raise Unreadable(f"{path} is empty.")
     try:
         file = pq.ParquetFile(path)
-    except (pa.ArrowException, OSError):
+    except (pa.ArrowException, OSError, UnicodeDecodeError):
         raise Unreadable(f"{path} {NOT_PARQUET}") from None
     if file.metadata.num_rows == 0:
         raise Unreadable(f"{path} has no rows.")
@@ -361,7 +361,7 @@ def _open_parquet(path: Path) -> TableFile:
     def read(numeric: Sequence[str], words: Sequence[str]) -> Any:
         try:
             return file.read(columns=[*numeric, *words])
-        except (pa.ArrowException, OSError):
+        except (pa.ArrowException, OSError, UnicodeDecodeError):
             raise Unreadable(f"{path} {NOT_PARQUET}") from None
 
     return TableFile(list(file.schema_arrow.names), read)

@@ -191,7 +191,7 @@ class ParquetReader:
                     skip -= batch.num_rows - fresh.num_rows
                     if fresh.num_rows:
                         yield fresh
-            except (pa.ArrowException, OSError):
+            except (pa.ArrowException, OSError, UnicodeDecodeError):
                 raise Unreadable(f"{path} {NOT_PARQUET}") from None
 
 
@@ -560,7 +560,7 @@ def _parquet(path: Path) -> Any:
     _file_facts(path)
     try:
         return pq.ParquetFile(path, memory_map=True)  # a large row group need not be in memory
-    except (pa.ArrowException, OSError):
+    except (pa.ArrowException, OSError, UnicodeDecodeError):
         raise Unreadable(f"{path} {NOT_PARQUET}") from None
 
 
