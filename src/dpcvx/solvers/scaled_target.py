@@ -224,11 +224,11 @@ def covering_deviations(problem: Problem, n: int, budget: Budget) -> float:
 
     Clipped at c standard deviations, errors with an exponential tail whose size changes with a feature by s
     for one standard deviation of it bias the feature's coefficient by s (1 + c) exp(-1 - c) at most, and the
-    bias does not shrink with n. Gradients of far rows are clipped at smaller residuals: with exponential
-    features too, whose errors grow with them, it was 0.003 at c = 8 and 0.0003 at 16, and
-    0.012 exp(-0.2 c) is a cautious line above 8. The smallest clip is taken for which both, with s = 1/2, are
-    at most half of a usual standard error sqrt(1/n + (4 c sqrt(d)/(n mu))^2), all in standard deviations of
-    the target.
+    bias does not shrink with n. Gradients of far rows are clipped at smaller residuals, and their bias is
+    larger: with exponential features, and errors that grow with these, it was 0.003 at c = 8 and 0.0003 at
+    16; 0.012 exp(-0.2 c) is a cautious bound of it above 8. The clip is the smallest for which both biases,
+    with s = 1/2, are at most half of a usual standard error sqrt(1/n + (4 c sqrt(d)/(n mu))^2), all in
+    standard deviations of the target.
     """
     if budget.delta == 0:
         return RESIDUAL[1]
