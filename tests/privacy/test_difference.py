@@ -19,7 +19,7 @@ from dpcvx.data.lattice import RESIDUAL_BITS, ResidualBound, integer_bounds
 from dpcvx.domains import L2Ball
 from dpcvx.errors import Incompatible
 from dpcvx.events import Gaussian, Poisson, count_leaves
-from dpcvx.losses import Huber, Logistic, Softmax, Squared
+from dpcvx.losses import BoundedLogistic, Huber, Logistic, Softmax, Squared
 from dpcvx.mechanisms import NoisyDifference
 from dpcvx.noise import SecureGenerator, SeededGenerator
 from dpcvx.noise.poisson import poisson_sample, probability_above
@@ -206,7 +206,9 @@ def test_for_the_same_sample_neighbours_differ_by_at_most_the_sensitivity(loss, 
         assert allowed <= mechanism.sensitivity * (1 + 1e-12)
         widest = max(widest, distances.max() / allowed)
         scales.clear()
-    assert widest > (0.3 if relation == "replace" else 0.5)
+    # Slopes of a bounded loss are clipped at one of two points more often, and differ by less.
+    reached = 0.7 if isinstance(loss, BoundedLogistic) else 1.0
+    assert widest > reached * (0.3 if relation == "replace" else 0.5)
 
 
 @pytest.mark.parametrize("loss", [Logistic(), Squared(), Huber(0.5), Softmax()], ids=repr)
