@@ -1,5 +1,6 @@
 """Expected standard errors before a fit: from public numbers, in units, and about as large as real ones."""
 
+import dataclasses
 import math
 import re
 import warnings
@@ -218,6 +219,15 @@ def test_the_plan_says_what_noise_hides_and_how_many_records_are_needed():
     (maybe,) = model.plan(enough, 5).notes
     assert "noise may hide" in maybe
     assert not linear(uncertainty=0.2).plan(200_000, 2).notes
+
+
+def test_what_hides_something_is_not_named_as_enough(forecast):
+    """Two runs may see what one of five did not: a table with notes used to advise its own n and epsilon."""
+    seen = dataclasses.replace(forecast, again=lambda n, epsilon: forecast)
+    assert seen.seen_with == (20_000, 4.0)
+    sometimes = dataclasses.replace(seen, hidden=np.array([0.0, 0.2, 0.0]))
+    assert sometimes.seen_with == (30_000, 6.0)
+    assert "about 30,000 records" in " ".join(str(sometimes).split())
 
 
 def test_a_fit_warns_before_it_pays_that_noise_will_hide_errors(tmp_path):

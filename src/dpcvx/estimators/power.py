@@ -85,7 +85,7 @@ class PowerForecast(Printable):
         def seen(n: int, epsilon: float) -> bool:
             return not (self.again(n, epsilon).hidden > 0.5).any()
 
-        return enough_to_see(seen, self.n, self.epsilon)
+        return enough_to_see(seen, self.n, self.epsilon, least=float(self.hidden.any()))
 
     @property
     def multiple(self) -> Vector:
@@ -290,12 +290,14 @@ def _mostly_hidden(known: Uncertainty) -> Vector:
 
 
 def enough_to_see(
-    seen: Callable[[int, float], bool], n: int, epsilon: float
+    seen: Callable[[int, float], bool], n: int, epsilon: float, *, least: float = 0.0
 ) -> tuple[int | None, float | None]:
     """Return the least number of records, and the least epsilon, of a coarse list that hide nothing.
 
-    `seen`: whether noise hides nothing, for a number of records and an epsilon.
+    `seen`: whether noise hides nothing, for a number of records and an epsilon; `least`: multiple of both
+    that is known not to be enough.
     """
+    more = [factor for factor in MORE if factor > least]
 
     def tried(records: int, larger: float) -> bool:
         try:
@@ -304,8 +306,8 @@ def enough_to_see(
             return False
 
     def first(enough: Callable[[float], bool]) -> float | None:
-        place = bisect_left(MORE, True, key=enough)
-        return None if place == len(MORE) else MORE[place]
+        place = bisect_left(more, True, key=enough)
+        return None if place == len(more) else more[place]
 
     records = first(lambda factor: tried(math.ceil(factor * n), epsilon))
     larger = first(lambda factor: tried(n, factor * epsilon))
