@@ -22,7 +22,7 @@ OTHER_BOUND = 2.0  # of columns in their own units
 
 
 def plan(
-    n: Annotated[int, typer.Option("--n", help="Number of records.")],
+    n: Annotated[int, typer.Option("--n", help="Number of records, or of persons where ids are declared.")],
     model: str,
     given: dict[str, Any],
     features: Annotated[

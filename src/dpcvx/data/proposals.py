@@ -154,7 +154,8 @@ def propose_column(name: str, kind: str | None = None, labels: Sequence[str] = (
             NumberColumn((0, most)), "guessed from the name, for time in a day: confirm the bounds"
         )
     if kind == "date" or (kind in (None, "text") and any(word in DATES for word in words)):
-        return Proposal(DateColumn(ASK), "bounds: first and last date that may occur, as [2000-01-31, ...]")
+        note = "bounds: first and last date that may occur, as [2000-01-31, ...]; cells such as 31.1.2000 or "
+        return Proposal(DateColumn(ASK), note + "2000/01/31 are no dates: write 2000-01-31")
     if kind == "text" or (kind is None and words[-1:] and words[-1] in GROUPS):
         return _text(words)
     for keys, (bounds, unit) in NUMBERS.items():

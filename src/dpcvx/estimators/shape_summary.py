@@ -18,7 +18,7 @@ __all__ = ["PRODUCTS", "ShapeSummary"]
 PRODUCTS = "products of pairs"
 READ_SHAPES = (
     "lowest, highest: contributions of a column to the score over its knots or levels, of products their "
-    "coefficients. shapes_ has all values, plot() draws them."
+    "coefficients. shapes_ has all values, plot() draws them (command line: dpcvx show --shapes, --plot)."
 )
 JOINT = "chi2: test that a column has no effect, its line and all ramps or levels together."
 
