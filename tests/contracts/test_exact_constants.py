@@ -20,7 +20,7 @@ from dpcvx.losses import Huber, Logistic, Squared
 from dpcvx.mechanisms import NoisyMoments, NoisyQuantile, NoisyVertex, PerturbedMinimiser
 from dpcvx.mechanisms.mechanism import residual_bound
 from dpcvx.mechanisms.minimise import BLOCK_ROWS, SLOPE_ROUNDINGS, RidgeFacts, _accelerated
-from dpcvx.noise import SeededGenerator, exponential, generator_of
+from dpcvx.noise import SeededGenerator, exponential, exponential_kernels, generator_of
 from dpcvx.problem import Bounds, Problem
 
 PERSONS = persons(["a", "b", "b"]).neighbours
@@ -171,3 +171,20 @@ def test_a_charge_takes_the_part_of_delta_that_it_takes_of_epsilon():
     assert 0 < share < 0.2
     assert BasicFilter(epsilon, delta, 1.0)._part(charge) == share
     assert BasicFilter(epsilon, delta, 1.0)._part(Gaussian(0.01)) == 1.0
+
+
+def test_items_of_a_level_include_those_that_are_not_listed():
+    start = np.array([0, 2, 3], dtype=np.int64)
+    assert [exponential_kernels.items_on(start, (1, 5), at) for at in (0, 1)] == [2, 6]
+    assert exponential_kernels.total_weight(start, (1, 5)) == 0.5 * 2 + 6
+
+
+def test_a_place_at_the_edge_of_two_levels_is_left_to_exact_numbers():
+    """Two items of half the weight of a third: the upper level has exactly half of the words."""
+    start, half = np.array([0, 2, 3], dtype=np.int64), 2**63
+    total = exponential_kernels.total_weight(start, (-1, 0))
+    found = [
+        exponential_kernels.level_of(start, (-1, 0), total, np.uint64(half + away))
+        for away in (-(2**20), 0, 2**20)
+    ]
+    assert found == [1, -1, 0]
