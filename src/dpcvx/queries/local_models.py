@@ -100,6 +100,9 @@ class LocalModels:
     corrections : sequence of tuple of Measurement
         Groups of later measurements, each about the same attributes. One counts in every distribution that
         has two of its attributes, where both together have at most 2^16 cells.
+    released : sequence of Measurement, optional
+        The release itself, where ``measurements`` are estimates by `shrink_together`: predicted errors rest
+        on its noise.
     """
 
     def __init__(
@@ -107,9 +110,12 @@ class LocalModels:
         universe: Universe,
         measurements: Sequence[Measurement],
         corrections: Sequence[tuple[Measurement, ...]] = (),
+        *,
+        released: Sequence[Measurement] | None = None,
     ) -> None:
         self.universe = universe
         self._released = {m.attributes: m for m in measurements}
+        self._as_released = self._released if released is None else {m.attributes: m for m in released}
         self._order = max(map(len, self._released), default=1)
         self._corrections = [group for group in corrections if group]
         self._tables: dict[tuple[int, ...], Vector] = {}
@@ -118,13 +124,14 @@ class LocalModels:
 
     def corrected(self, corrections: Sequence[tuple[Measurement, ...]]) -> LocalModels:
         """Return the same models with other corrections."""
-        return LocalModels(self.universe, tuple(self._released.values()), corrections)
+        released = tuple(self._as_released.values())
+        return LocalModels(self.universe, tuple(self._released.values()), corrections, released=released)
 
     def inside(self, attributes: Iterable[int]) -> list[Measurement]:
         """Return the released means about single attributes, pairs and triples among some."""
         places = sorted(set(attributes))
         keys = (key for r in range(1, self._order + 1) for key in combinations(places, r))
-        return [self._released[key] for key in keys if key in self._released]
+        return [self._as_released[key] for key in keys if key in self._as_released]
 
     def marginal(self, attributes: tuple[int, ...]) -> Vector:
         """Return the distribution of some attributes, one axis for each, in the order they are given in."""
@@ -334,7 +341,7 @@ class LocalModels:
     def product_variances(self, a: int, f: Vector, b: int, g: Vector) -> Vector:
         """Return the variance that the noise of the release has in each entry of `products`."""
         pair = self._dependence(min(a, b), max(a, b))
-        measured = self._released.get((pair.first, pair.second))
+        measured = self._as_released.get((pair.first, pair.second))
         if measured is None:
             return np.zeros((f.shape[1], g.shape[1]))
         one, other = self._single(a), self._single(b)

@@ -25,6 +25,7 @@ from dpcvx.queries.error_bars import (
     table_estimate,
 )
 from dpcvx.queries.histogram import Histogram
+from dpcvx.queries.joint_shrinkage import shrink_together, worth_shrinking
 from dpcvx.queries.local_models import LocalModels
 from dpcvx.queries.marginals import Measurement, NoisyMarginals
 from dpcvx.queries.measuring import MeasuredAnswer
@@ -248,7 +249,8 @@ class PublicSide:
             if start.order == 3 and len(means) < start.n_draws:  # a release of a version without triples
                 start = replace(start, order=2)
             released = start.read(means)
-            return LocalModels(self._plan.universe, released), released
+            used = shrink_together(released, start.sizes) if worth_shrinking(start) else released
+            return LocalModels(self._plan.universe, used, released=released), released
         released = measurements(content)
         return fit(self._plan.universe, released, passes=self._passes), released
 
