@@ -12,6 +12,7 @@ import pytest
 from sklearn.base import clone, is_classifier
 
 import dpcvx as dp
+from dpcvx.estimators import linear_model
 from dpcvx.estimators.documentation import PARAMETERS
 from dpcvx.estimators.registry import ROW_ESTIMATORS, estimator_class
 
@@ -324,6 +325,15 @@ def test_statements_say_whether_a_record_was_taken_for_a_person(frame, levels, h
     named = ordinal(person="id").fit(frame[["age", "sex"]].assign(id=ids), frame["health"])
     for model, single in ((levels, True), (hazards, True), (known, False), (named, False)):
         assert ("a person who is in several records" in str(model.privacy_statement_)) == single
+
+
+def test_progress_names_this_estimator(monkeypatch, frame):
+    names, report = [], linear_model.ProgressReport
+    monkeypatch.setattr(
+        linear_model, "ProgressReport", lambda name, **given: names.append(name) or report(name, **given)
+    )
+    ordinal().fit(frame[["age", "sex"]], frame["health"])
+    assert names == ["PrivateOrdinalClassifier"]
 
 
 def test_the_ledger_and_warnings_before_a_fit_are_those_of_this_estimator(tmp_path, frame):

@@ -133,7 +133,7 @@ class LinearModel(Forecasts, Intervals, BaseEstimator):  # type: ignore[misc]
         # Not in the signature: scikit-learn would assume that weights work without bounds.
         sample_weight = metadata.pop("sample_weight", None)
         refuse_metadata(self, metadata)
-        with ProgressReport(type(self).__name__, shown=bool(self.verbose)) as progress:
+        with ProgressReport(self._told_as or type(self).__name__, shown=bool(self.verbose)) as progress:
             progress.step("planning")
             dataset = self._open_data(X, y, groups, sample_weight)
             made = self._with_notes(dataset, self._declare(dataset, dataset.n))
