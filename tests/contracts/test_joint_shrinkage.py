@@ -13,7 +13,7 @@ from dpcvx.queries import joint_shrinkage as module
 from dpcvx.queries.joint_shrinkage import shrink_together, worth_shrinking
 
 D, N = 60, 4000
-# Adult as benchmarks/natural.py declares it
+# about the sizes of Adult in benchmarks/natural.py; its noise is a third of the threshold
 NATURAL = (12, 9, 7, 17, 15, 8, 16, 7, 6, 3, 8, 7, 10, 43, 2)
 
 
