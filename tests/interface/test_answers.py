@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -232,6 +233,20 @@ def test_a_regression_at_the_edge_of_its_set_or_nearly_separated_says_so():
     assert "Nearly all people at some levels have the same label" not in str(usual)
     assert "Nearly all people at some levels have the same label" in str(replace(usual, coded=(1.0, -5.0)))
     assert "The radius of the set of coefficients is reached" in str(replace(usual, coded=(0.0, 9.95)))
+
+
+def test_an_answer_about_a_target_that_many_lack_says_so():
+    """The share is that of the first release; with few missing targets nothing is said."""
+    rng, n = np.random.default_rng(0), 20_000
+    table = {name: rng.choice(["u", "v", "w"], n) for name in ("d", "e")}
+    wage = rng.normal(50, 10, n)
+    table |= {"wage": np.where(rng.uniform(size=n) < 0.4, np.nan, wage), "age": rng.normal(50, 10, n)}
+    levels = [Attribute(name, ("u", "v", "w"), "w") for name in ("d", "e")]
+    schema = Schema((*levels, *(Binned(name, (0, 50, 99)) for name in ("wage", "age"))))
+    engine = QueryEngine(schema, table, Budget(1.0, 1e-8), method="warm", check=0, rng=SeededGenerator(1))
+    note = engine.ask(Regression("wage", ("d", "e"), loss="squared")).note
+    assert re.search(r"about (39|40|41)% of the people have no wage", note)
+    assert "have no age" not in engine.ask(Regression("age", ("d", "e"), loss="squared")).note
 
 
 def test_levels_without_visible_people_are_named():

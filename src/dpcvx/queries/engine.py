@@ -562,6 +562,7 @@ class QueryEngine:
                 not self.universe.listed,
                 unmeasured,
                 self._public_side.hidden_levels(compiled),
+                self._public_side.missing_targets(compiled),
             ),
             data="" if self._account is None else self._account.name,
         )

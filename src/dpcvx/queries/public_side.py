@@ -114,17 +114,30 @@ class PublicSide:
         query, schema = compiled.description, self._plan.universe.schema
         if not isinstance(query, Regression) or not isinstance(self._plan.start, NoisyMarginals):
             return ()
-        singles = {m.attributes[0]: m for m in self._warm if len(m.attributes) == 1}
         found = []
         for name in query.features:
-            attribute, m = schema[name], singles[schema.position(name)]
-            size = attribute.size
-            # Rows q of the contrasts have <q_i, q_j> = -1/(size - 1): their mean v has the shares below.
-            shares = (1 + (size - 1) * (m.features[0] @ m.values)) / size
-            cells = missing_cells(attribute) if isinstance(attribute, Binned) else range(1, size)
-            least = SEEN * m.deviation * (size - 1) / size
-            found += [f"{name}={attribute.labels[cell]}" for cell in cells if shares[cell] < least]
+            attribute, (shares, noise) = schema[name], self._released_shares(name)
+            cells = missing_cells(attribute) if isinstance(attribute, Binned) else range(1, attribute.size)
+            found += [f"{name}={attribute.labels[cell]}" for cell in cells if shares[cell] < SEEN * noise]
         return tuple(found)
+
+    def missing_targets(self, compiled: CompiledQuery) -> float:
+        """Return the noisy share of people without the target of a regression, by the first release."""
+        query = compiled.description
+        if not isinstance(query, Regression) or not isinstance(self._plan.start, NoisyMarginals):
+            return 0.0
+        shares, _ = self._released_shares(query.target)
+        cells = missing_cells(self._plan.universe.schema[query.target])
+        return float(sum(shares[cell] for cell in cells))
+
+    def _released_shares(self, name: str) -> tuple[Vector, float]:
+        """Return the noisy shares of an attribute's levels, and the standard deviation of their noise."""
+        schema = self._plan.universe.schema
+        position, size = schema.position(name), schema[name].size
+        m = next(each for each in self._warm if tuple(each.attributes) == (position,))
+        # Rows q of the contrasts have <q_i, q_j> = -1/(size - 1): their mean v has the shares below.
+        shares: Vector = (1 + (size - 1) * (m.features[0] @ m.values)) / size
+        return shares, m.deviation * (size - 1) / size
 
     def _answer_wide(self, compiled: WideRegression) -> tuple[PublicAnswer, PropagatedNoise]:
         """Answer a regression on very many cells from the released pairs."""
