@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 import dpcvx as dp
-from figures import stored, update, write_part
+from figures import save, stored, write_part
 
 CORRELATION = 0.3
 WIDE, TARGET_WIDE = 10.0, 40.0
@@ -218,11 +218,8 @@ def figures_of(cell, figures):
     return {key: value for key, value in named.items() if value is not None}
 
 
-def rows(figures, others):
-    """Lines of the table; a cell that misses nominal by more than 1.5 points and two errors has a star.
-
-    `others`: figures of fits that were made for R² alone.
-    """
+def rows(figures):
+    """Lines of the table; a cell that misses nominal by more than 1.5 points and two errors has a star."""
     yield "| model | features | errors, classes | n | d | epsilon | fits | warned | covered | std. err | R² |"
     yield "|---|---|---|---:|---:|---:|---:|---:|---:|---:|---:|"
     for cell in CELLS:
@@ -230,7 +227,7 @@ def rows(figures, others):
         if f"{name_of(cell)}_seeds" not in figures:
             continue
         found = figures_of(cell, figures)
-        covered, std, fits = "", "", {**figures_of(cell, others), **found}.get("goodness")
+        covered, std, fits = "", "", found.get("goodness")
         r2 = "" if fits is None else f"{fits:.1f}"
         if "covered" in found:
             star = "*" if abs(found["covered"] - 95) > 1.5 + 2 * found["error"] else ""
@@ -253,9 +250,7 @@ def main() -> None:
     parser.add_argument(
         "--more", action="store_true", help="add repetitions to cells that have fewer than --seeds"
     )
-    parser.add_argument(
-        "--figures", default="coverage", help='file of docs/figures; "coverage_r2" for fits whose R² counts'
-    )
+    parser.add_argument("--figures", default="coverage", help="file of docs/figures")
     parser.add_argument("--write", action="store_true", help="write the table into docs/uncertainty.md")
     options = parser.parse_args()
     options.share = options.share if options.share == "auto" else float(options.share)
@@ -265,8 +260,10 @@ def main() -> None:
         known = before.get("seeds", 0) >= (options.seeds if options.more else 1) and not options.again
         if wanted and not known and cell[3] <= options.largest:
             found = measure(cell, options, before if options.more else {})
-            update(options.figures, {f"{name_of(cell)}_{key}": value for key, value in found.items()})
-    lines = list(rows(stored("coverage"), stored("coverage_r2")))
+            named = {f"{name_of(cell)}_{key}": found.get(key) for key in FIGURES}
+            others = {key: value for key, value in stored(options.figures).items() if key not in named}
+            save(options.figures, others | {key: value for key, value in named.items() if value is not None})
+    lines = list(rows(stored("coverage")))
     print("\n".join(lines))
     if options.write:
         write_part("uncertainty.md", "coverage", lines)

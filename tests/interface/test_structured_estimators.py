@@ -260,8 +260,8 @@ def test_one_target_as_a_column_or_not():
 def test_the_set_grows_with_the_number_of_targets_and_the_clip_too():
     plan = model(PrivateLowRankRegression, **WIDE).fit(X, TARGETS).plan_
     assert plan.problem.domain == NuclearBall(3 * math.sqrt(2 * 3))
-    # 1 + 1.5/sqrt(3) standard deviations of each target, in units of 2.5
-    assert plan.solver.clip == pytest.approx((1 + 1.5 / math.sqrt(3)) * math.sqrt(3) / 2.5)
+    # 1 + 1.5/3 standard deviations of each target, in units of 2.5
+    assert plan.solver.clip == pytest.approx((1 + 1.5 / 3) * math.sqrt(3) / 2.5)
     fixed = model(PrivateLowRankRegression, **WIDE, radius=2.0).fit(X, TARGETS)
     assert fixed.plan_.problem.domain == NuclearBall(2.0)
     assert fixed.plan_.problem.domain.contains(fixed.release_.theta)

@@ -27,7 +27,7 @@ from dpcvx.audit.distinguish import (
     lower_range,
 )
 from dpcvx.audit.examples import METHODS, example_engines, example_fits, example_solvers
-from dpcvx.audit.fits import replay_release
+from dpcvx.audit.fits import replay_release, warm_up
 from dpcvx.audit.laws import law_tests
 from dpcvx.audit.one_run import _p_value, audit_one_run, one_run_epsilon
 from dpcvx.audit.times import time_test
@@ -164,6 +164,7 @@ def test_replays_find_a_warning_about_a_target(monkeypatch):
 def test_every_path_of_a_fit_is_replayed(name):
     fit, data = example_fits()[name]
     neighbours = dict(hostile_neighbours(data, np.random.default_rng(3)))
+    warm_up(fit, data)
     found = replay_fit(fit, data, neighbours["huge"], "huge")
     assert found.holds, found
     assert found.share > 0.1  # it changes something
