@@ -41,7 +41,12 @@ def quantity(count: int, noun: str, plural: str = "") -> str:
 
 def is_number(value: object, above: float = -math.inf, below: float = math.inf) -> bool:
     """Say whether a parameter is a number strictly between two others; True and False are none."""
-    return isinstance(value, numbers.Real) and not isinstance(value, bool) and above < float(value) < below
+    if not isinstance(value, numbers.Real) or isinstance(value, bool):
+        return False
+    try:
+        return above < float(value) < below
+    except OverflowError:  # an integer beyond all floats
+        return False
 
 
 def show(value: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ __all__ = [
     "check_names",
     "open_binary",
     "read_bytes",
+    "read_toml",
 ]
 
 Level = str | int | float
@@ -96,6 +98,17 @@ def read_bytes(path: Path, limit: int = -1) -> bytes:
     """Return the first bytes of a file, or all, and say in one sentence where that fails."""
     with open_binary(path) as file:
         return file.read(limit)
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return the content of a TOML file, and say in one sentence where it has none."""
+    try:
+        return tomllib.loads(read_bytes(path).decode())
+    except RecursionError:
+        raise WrongValue(f"{path} is nested too deeply.") from None
+    # Of the decoder, of UTF-8, or of a number that has too many digits.
+    except ValueError as error:
+        raise WrongValue(f"{path} is not valid TOML: {error}") from None
 
 
 @contextmanager

@@ -6,7 +6,6 @@ import datetime
 import json
 import math
 import re
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -25,7 +24,7 @@ from dpcvx.data.schema_columns import (
     column_fields,
     read_column_fields,
 )
-from dpcvx.data.table_file import HEADER_HINT, read_bytes
+from dpcvx.data.table_file import HEADER_HINT, read_toml
 from dpcvx.data.variables import ASK, PRIVATE, Variable, blank, number_pair
 from dpcvx.errors import Incompatible, WrongType, WrongValue
 from dpcvx.words import is_number, nearest, show
@@ -138,14 +137,7 @@ class TableSchema:
         path : str or Path
             TOML file.
         """
-        path = Path(path)
-        try:
-            content = tomllib.loads(read_bytes(path).decode())
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise WrongValue(f"{path} is not valid TOML: {error}") from None
-        except RecursionError:
-            raise WrongValue(f"{path} is nested too deeply.") from None
-        return cls.from_dict(content, str(path))
+        return cls.from_dict(read_toml(Path(path)), str(path))
 
     @classmethod
     def from_dict(cls, content: Any, where: str = "The schema") -> TableSchema:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-import tomllib
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 
 from dpcvx.arrays import IntVector, Vector
 from dpcvx.data.levels import DeclaredLevels
+from dpcvx.data.table_file import read_toml
 from dpcvx.data.table_schema import TableSchema
 from dpcvx.data.variables import Variable
 from dpcvx.errors import UnrecognisedDataWarning, WrongValue
@@ -393,12 +393,7 @@ class Schema:
         path : str or Path
             TOML with one section ``[attributes.NAME]`` for each column, as in the page on queries.
         """
-        try:
-            content = tomllib.loads(Path(path).read_bytes().decode())
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise WrongValue(f"{path} is not valid TOML: {error}") from None
-        except RecursionError:
-            raise WrongValue(f"{path} is nested too deeply.") from None
+        content = read_toml(Path(path))
         sections = content.get("attributes")
         if not isinstance(sections, dict) or set(content) != {"attributes"}:
             raise WrongValue(

@@ -9,7 +9,6 @@ import signal
 import socket
 import sys
 import tempfile
-import tomllib
 import warnings
 from collections.abc import Callable, Container, Iterable
 from contextlib import suppress
@@ -22,7 +21,7 @@ from rich.console import Console
 from dpcvx.accounting import Budget, default_delta, sampler_delta
 from dpcvx.data.files import USUAL, FileForm, open_table
 from dpcvx.data.table import read_variables
-from dpcvx.data.table_file import HEADER_HINT, TableFile, read_bytes
+from dpcvx.data.table_file import HEADER_HINT, TableFile, read_toml
 from dpcvx.data.table_schema import TableSchema
 from dpcvx.errors import BudgetExceeded, LedgerUnavailable, Unreadable, UnrecognisedDataWarning, WrongValue
 from dpcvx.ledger import Account, Declared, Ledger
@@ -148,8 +147,8 @@ def _person_column(person: str | None, table: TableFile, schema: Schema) -> list
 def _declares_table(path: Path) -> bool:
     """Whether a file is the declaration of a table, as for fits, and not of attributes; errors come later."""
     try:
-        return "attributes" not in tomllib.loads(read_bytes(path).decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError):
+        return "attributes" not in read_toml(path)
+    except WrongValue:
         return False
 
 
