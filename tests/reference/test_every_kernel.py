@@ -24,6 +24,7 @@ from dpcvx.data import (
     lazy_scores,
 )
 from dpcvx.data.kernels import residuals
+from dpcvx.data.memory import Arrays
 from dpcvx.data.shards import source as shards
 from dpcvx.mechanisms import vertex
 from dpcvx.noise import SeededGenerator, exponential, lattice_gaussian
@@ -121,6 +122,7 @@ def read_records():
         stored = Quantiser(BOUNDS, intercept=0.5).quantise(kind(X * 3))
         records = Records(stored, LABELS[None])
         GradientSum(dpcvx.Logistic(), theta, WIDE).of(records)
+        Arrays(stored, LABELS[:, None]).sum(GradientSum(dpcvx.Logistic(), theta, WIDE))
         DifferenceSum(dpcvx.Logistic(), (theta, -theta), batch, WIDE, NARROW).of(records)
         codes = Records(stored, CODES[None], block_rows=5)
         GradientSum(dpcvx.Softmax(), RNG.normal(size=(12, 3)), NARROW).of(codes)

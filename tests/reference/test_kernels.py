@@ -205,12 +205,14 @@ def test_products_in_python_equal_the_compiled_ones():
         filled = np.nonzero(matrix)
         parts = (np.searchsorted(filled[0], np.arange(n + 1)), filled[1], matrix[filled])
         for form in (python, lambda kernel: kernel):
-            out, total = np.full((2, outputs, n), 7), np.ones((2, outputs, d), dtype=np.int64)
+            out, total = np.full((3, outputs, n), 7), np.ones((3, outputs, d), dtype=np.int64)
             form(kernels.multiply_dense)(matrix, vectors, 0, n, 0, out[0])
             form(kernels.multiply_sparse)(*parts, vectors, 0, n, 0, out[1])
             form(kernels.accumulate_dense)(matrix, weights, 0, n, total[0])
             form(kernels.accumulate_sparse)(*parts, weights, 0, n, total[1])
-            for side in range(2):
+            form(kernels.multiply_columns)(matrix.T.copy(), vectors, 0, n, out[2])
+            form(kernels.accumulate_columns)(matrix.T.copy(), weights, 0, n, total[2])
+            for side in range(3):
                 assert_array_equal(out[side], exact)
                 assert_array_equal(total[side], sums + 1)
 
@@ -228,7 +230,8 @@ def test_gradients_in_python_equal_the_compiled_ones():
         (lambda kernel: kernel, kernels.residuals_of(Logistic.slope, False)),
     ):
         rest = (y, theta, function, 2.0**-44, 0.0, ONE, ONE, 0, 19, 8, (1, 0))
-        totals += [np.zeros((1, 4), dtype=np.int64), np.zeros((1, 4), dtype=np.int64)]
+        totals += [np.zeros((1, 4), dtype=np.int64) for _ in range(3)]
+        form(kernels.gradient_columns)(stored.T.copy(), *rest[:-1], totals[-3])
         form(kernels.gradient_dense)(stored, *rest, totals[-2])
         form(kernels.gradient_sparse)(*parts, *rest, totals[-1])
         margins, rho = rng.integers(-(2**40), 2**40, size=(1, 19)), np.zeros((1, 19), dtype=np.int32)
@@ -282,7 +285,7 @@ from dpcvx.data import Dense, GradientSum, ResidualBound
 from dpcvx.losses import Logistic
 one = Arrays(Dense(np.ones((2, 2), dtype=np.int16)), np.ones((2, 1)))
 one.sum(GradientSum(Logistic(), np.ones(2), ResidualBound(9, 9)))
-misses = sum(kernels.gradient_dense.stats.cache_misses.values())
+misses = sum(kernels.gradient_columns.stats.cache_misses.values())
 print(misses, kernels.residuals_of(Logistic.slope, False, False).cache_hits)
 """
 

@@ -32,13 +32,14 @@ class Solver:
         """Return the defaults."""
         return [{}]
 
-    def fit(self, problem, epsilon, seed):
-        """Return predictions."""
+    def fit(self, problem, epsilon, seed, **chosen):
+        """Return predictions; `chosen` are other parameters, for benchmarks/time_to_accuracy.py alone."""
         import dpcvx
 
         if problem.kind == "queries":
             return self._answers(problem, epsilon, seed)
         X, X_test, declared = self._table(problem)
+        declared |= chosen
         if problem.kind in LABELS:
             declared["classes"] = tuple(range(problem.n_classes))
         else:
@@ -51,8 +52,8 @@ class Solver:
             declared["groups"] = [np.flatnonzero(problem.groups == g) for g in np.unique(problem.groups)]
         if problem.radius:
             declared |= {"radius": problem.radius, "fit_intercept": False}
-        chosen = {**ESTIMATORS, **OF_TABLES} if problem.table else ESTIMATORS
-        model = getattr(dpcvx, chosen[problem.kind])(
+        names = {**ESTIMATORS, **OF_TABLES} if problem.table else ESTIMATORS
+        model = getattr(dpcvx, names[problem.kind])(
             epsilon=epsilon, delta=problem.delta, random_state=seed, **declared
         ).fit(X, problem.y)
         if problem.kind in LABELS:

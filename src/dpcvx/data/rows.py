@@ -152,6 +152,8 @@ class Records:
     weighted: bool = False
     owners: NDArray[np.int64] | None = None  # number of each record's person, -1 for none; private
     offset: bool = False  # whether scores have offsets
+    # the rows feature-major, where a source keeps them and nothing is left out. No answer depends on it.
+    columns: Dense | None = None
 
     @property
     def outcomes(self) -> int:
@@ -206,4 +208,4 @@ class Records:
             indptr = rows.indptr[start : stop + 1]
             entries = slice(indptr[0], indptr[-1])
             some = Sparse(indptr - indptr[0], rows.indices[entries], rows.values[entries], rows.shape[1])
-        return replace(self, rows=some, y=self.y[:, start:stop], owners=owners)
+        return replace(self, rows=some, y=self.y[:, start:stop], owners=owners, columns=None)

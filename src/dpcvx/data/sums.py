@@ -114,14 +114,16 @@ class GradientSum:
 
         integers, unit = _sent(self.theta, records.d)
         y = records.targets(self.loss, len(integers))
-        rows = records.rows
+        rows, columns = records.rows, records.columns
         function = kernels.residuals_of(self.loss.slope, self.loss.joint, self.loss.offset)
         rest = (function, unit, self.loss.parameter, self.bound.l2, self.bound.linf)
 
         def part(start: int, stop: int) -> IntVector:
             sums = np.zeros(integers.shape, dtype=np.int64)
             where = (start, stop, min(records.block, stop - start), records.left_out, sums)
-            if isinstance(rows, Dense):
+            if columns is not None:
+                kernels.gradient_columns(columns.values, y, integers, *rest, *where[:3], sums)
+            elif isinstance(rows, Dense):
                 kernels.gradient_dense(rows.values, y, integers, *rest, *where)
             else:
                 kernels.gradient_sparse(rows.indptr, rows.indices, rows.values, y, integers, *rest, *where)

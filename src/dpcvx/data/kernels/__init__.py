@@ -10,15 +10,18 @@ from dpcvx.data.kernels.passes import (
     accumulate_constant,
     difference_dense,
     difference_sparse,
+    gradient_columns,
     gradient_dense,
     gradient_sparse,
     whole_margins,
 )
 from dpcvx.data.kernels.products import (
+    accumulate_columns,
     accumulate_dense,
     accumulate_sparse,
     add_dense,
     add_sparse,
+    multiply_columns,
     multiply_dense,
     multiply_sparse,
 )
@@ -26,6 +29,7 @@ from dpcvx.data.kernels.quantise import quantise_dense, quantise_sparse
 from dpcvx.data.kernels.residuals import bind, block_residuals, compile_slope, residuals_of
 
 __all__ = [
+    "accumulate_columns",
     "accumulate_constant",
     "accumulate_dense",
     "accumulate_products",
@@ -38,8 +42,10 @@ __all__ = [
     "compiled",
     "difference_dense",
     "difference_sparse",
+    "gradient_columns",
     "gradient_dense",
     "gradient_sparse",
+    "multiply_columns",
     "multiply_dense",
     "multiply_sparse",
     "quantise_additive",

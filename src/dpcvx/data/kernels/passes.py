@@ -7,8 +7,15 @@ from __future__ import annotations
 import numpy as np
 
 from dpcvx.data.kernels.jit import compiled
-from dpcvx.data.kernels.products import accumulate_dense, accumulate_sparse, multiply_dense, multiply_sparse
-from dpcvx.data.kernels.residuals import WHOLE_WEIGHT, shrink
+from dpcvx.data.kernels.products import (
+    accumulate_columns,
+    accumulate_dense,
+    accumulate_sparse,
+    multiply_columns,
+    multiply_dense,
+    multiply_sparse,
+)
+from dpcvx.data.kernels.residuals import WHOLE_WEIGHT, shrink_all
 
 
 @compiled
@@ -58,6 +65,18 @@ def gradient_dense(matrix, y, theta, function, unit, parameter, l2, linf, start,
 
 
 @compiled
+def gradient_columns(columns, y, theta, function, unit, parameter, l2, linf, start, stop, block, sums):
+    """The same for whole rows that are stored feature-major, columns of shape (d, n)."""
+    margins = np.empty((theta.shape[0], block), dtype=np.int64)
+    rho = np.empty((theta.shape[0], block), dtype=np.int32)
+    for first in range(start, stop, block):
+        last = min(stop, first + block)
+        multiply_columns(columns, theta, first, last, margins)
+        function(margins, y, first, 0, last - first, unit, parameter, l2, linf, rho)
+        accumulate_columns(columns, rho, first, last, sums)
+
+
+@compiled
 def gradient_sparse(
     indptr, indices, values, y, theta, function, unit, parameter, l2, linf, start, stop, block, extra, sums
 ):
@@ -80,8 +99,7 @@ def subtract(rho, before, count, l2, linf):
         for i in range(count):
             change = np.int64(rho[k, i]) - np.int64(before[k, i])
             rho[k, i] = -linf if change < -linf else linf if change > linf else change
-    for i in range(count):
-        shrink(rho, i, l2)
+    shrink_all(rho, 0, count, l2, linf)
 
 
 @compiled

@@ -63,6 +63,35 @@ def multiply_dense(matrix, vectors, start, stop, at, out):
 
 
 @compiled
+def multiply_columns(columns, vectors, start, stop, out):
+    """The same for rows that are stored feature-major: out[k, i] = <columns[:, start + i], vectors[k]>.
+
+    Of short rows, records side by side fill the registers of the processor, and features do not.
+    """
+    d, count = columns.shape[0], stop - start
+    for k in range(vectors.shape[0]):
+        vector, scores = vectors[k], out[k][:count]
+        for i in range(count):
+            scores[i] = 0
+        j = 0
+        while j + 4 <= d:
+            a, b = columns[j][start:stop], columns[j + 1][start:stop]
+            c, e = columns[j + 2][start:stop], columns[j + 3][start:stop]
+            va, vb, vc, ve = (
+                np.int64(vector[j]),
+                np.int64(vector[j + 1]),
+                np.int64(vector[j + 2]),
+                np.int64(vector[j + 3]),
+            )
+            for i in range(count):
+                scores[i] += (a[i] * va + b[i] * vb) + (c[i] * vc + e[i] * ve)
+            j += 4
+        while j < d:
+            add_dense(columns[j][start:stop], np.int64(vector[j]), scores)
+            j += 1
+
+
+@compiled
 def multiply_sparse(indptr, indices, values, vectors, start, stop, at, out):
     """out[k, at + i] = <row start + i, vectors[k]> for compressed rows start to stop."""
     for k in range(vectors.shape[0]):
@@ -97,6 +126,31 @@ def add_eight(rows, weights, total):
     for j in range(rows.shape[1]):
         first = (rows[0, j] * a + rows[1, j] * b) + (rows[2, j] * c + rows[3, j] * e)
         total[j] += first + ((rows[4, j] * f + rows[5, j] * g) + (rows[6, j] * h + rows[7, j] * p))
+
+
+@compiled
+def accumulate_columns(columns, weights, start, stop, sums):
+    """sums[k, j] += <weights[k], columns[j]> over records start to stop, four features at a time."""
+    d, count = columns.shape[0], stop - start
+    for k in range(weights.shape[0]):
+        weight, total = weights[k][:count], sums[k]
+        j = 0
+        while j + 4 <= d:
+            ta, tb, tc, te = four_dots(
+                columns[j][start:stop],
+                columns[j + 1][start:stop],
+                columns[j + 2][start:stop],
+                columns[j + 3][start:stop],
+                weight,
+            )
+            total[j] += ta
+            total[j + 1] += tb
+            total[j + 2] += tc
+            total[j + 3] += te
+            j += 4
+        while j < d:
+            total[j] += dot(columns[j][start:stop], weight)
+            j += 1
 
 
 @compiled

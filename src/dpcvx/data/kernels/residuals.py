@@ -27,7 +27,7 @@ from dpcvx.data.kernels.quantise import SHRINK_SLACK
 from dpcvx.data.lattice import RESIDUAL_BITS
 from dpcvx.errors import WrongType
 
-__all__ = ["bind", "block_residuals", "compile_slope", "residuals_of", "shrink"]
+__all__ = ["bind", "block_residuals", "compile_slope", "residuals_of", "shrink_all"]
 
 RESIDUAL_ONE = float(2**RESIDUAL_BITS)
 WHOLE_WEIGHT = float(WEIGHT)  # products with 32-bit residuals are exact in float64
@@ -72,6 +72,15 @@ def shrink(rho, i, l2):
 
 
 @compiled
+def shrink_all(rho, at, count, l2, linf):
+    """Apply `shrink` to the records at places `at` to `at + count`, whose entries are at most linf."""
+    if rho.shape[0] == 1 and linf <= l2:
+        return  # the norm of a single entry is its absolute value
+    for i in range(count):
+        shrink(rho, at + i, l2)
+
+
+@compiled
 def weigh(rho, weights, first, at, count):
     """Replace rho by trunc(w rho / 2^14), w the integer weight of its record: PRIVACY_MATH §16.
 
@@ -94,8 +103,7 @@ def scalar_residuals(margins, y, first, at, count, unit, parameter, l2, linf, rh
             # A record with a missing target adds 0, whatever the slope would make of NaN.
             known = target[i] == target[i]
             r[i] = rounded(slope(clamped(m[i] * unit), target[i], parameter), linf) if known else 0  # noqa: F821
-    for i in range(count):
-        shrink(rho, at + i, l2)
+    shrink_all(rho, at, count, l2, linf)
     if y.shape[0] > outputs:
         weigh(rho, y[outputs], first, at, count)
 
@@ -106,7 +114,7 @@ def offset_residuals(margins, y, first, at, count, unit, parameter, l2, linf, rh
         z, target = margins[0, at + i] * unit + y[1, first + i], y[0, first + i]
         known = target == target
         rho[0, at + i] = rounded(slope(clamped(z), target, parameter), linf) if known else 0  # noqa: F821
-        shrink(rho, at + i, l2)
+    shrink_all(rho, at, count, l2, linf)
     if y.shape[0] > 2:
         weigh(rho, y[2], first, at, count)
 
