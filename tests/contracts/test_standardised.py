@@ -262,3 +262,22 @@ def test_several_targets_of_other_losses_are_refused_not_centred_by_the_first():
     problem = dp.Problem(dp.Quantile(0.5), dp.L2Ball(3.0), bounds=dp.Bounds(1.0), d=3, outputs=2)
     with pytest.raises(dp.Incompatible, match="several targets of squared loss only"):
         Standardised(NoisyGradientDescent()).inner(problem)
+
+
+def test_a_hundred_columns_have_room_for_their_coefficients():
+    """In a ball of radius 3 an independent column could have a third of its coefficient here."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (22_000, 150))
+    signal = X @ rng.choice([-1.0, 1.0], 150)
+    y = signal / signal.std() + 0.5 * rng.normal(size=len(X))
+    settings = {"epsilon": 8.0, "delta": 1e-8, "bounds": (-1, 1), "y_bounds": (-6, 6), "random_state": 0}
+    model = dp.PrivateLinearRegression(**settings).fit(X[:20_000], y[:20_000])
+    errors = y[20_000:] - model.predict(X[20_000:])
+    assert errors.var() < 0.25 * y[20_000:].var()  # 0.2 at best, 0.3 and more with a radius of 3
+    # Standard errors keep the smaller ball, which limits directions that noise hides.
+    with_errors = dp.PrivateLinearRegression(**settings, uncertainty=0.2).plan(20_000, 150)
+    assert with_errors.problem.C.radius == 3.0
+    assert dp.PrivateLinearRegression(**settings).plan(20_000, 150).problem.C.radius == pytest.approx(
+        150**0.5
+    )
+    assert dp.PrivateLinearRegression(**settings).plan(20_000, 5).problem.C.radius == 3.0

@@ -10,7 +10,7 @@ import dpcvx as dp
 
 NUMBERS = [f"x{j}" for j in range(30)]
 KNOWN = {
-    "epsilon": 4.0,
+    "epsilon": 2.5,
     "delta": 1e-7,
     "bounds": dict.fromkeys(NUMBERS, (-1, 1)),
     "categories": {"place": ["a", "b", "c"]},

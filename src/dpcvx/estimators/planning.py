@@ -209,13 +209,15 @@ class Planning(Parameters):
             if plain.is_round and not (self.uncertainty or coordinates.basis or private_columns(*fit)):
                 score, used = public_score(self.public, dataset, columns, target)
                 coordinates = dataclasses.replace(coordinates, score=score)
-            mapped = self._constrained(self._with_room(plain), coordinates, columns)
+            basis = coordinates.basis
+            width = plain.d if basis is None else coordinates.fitted_basis(basis).width
+            mapped = self._constrained(self._with_room(plain, width), coordinates, columns)
             make = partial(self._plan, mapped, n, budget, coordinates=coordinates)
         elif self._is_free and _can_scale(problem, budget):
             wrapper = ScaledTarget(NoisyGradientDescent(), intercept, self._residual(problem, n, budget))
             scaled, dense = problem, not dataset.table.sparse and stated.data_norm is None
             if dense and self._shortens_rows(problem, n, budget):
-                scaled, wrapper = self._with_room(problem), with_short_rows(problem, intercept)
+                scaled, wrapper = self._with_room(problem, problem.d), with_short_rows(problem, intercept)
             make = partial(
                 self._plan_scaled, scaled, n, budget, wrapper, density=density, redundant=redundant
             )
@@ -283,18 +285,25 @@ class Planning(Parameters):
         """Return the problem with what its set demands of coefficients in these coordinates."""
         return problem
 
-    def _with_room(self, problem: Problem) -> Problem:
+    def _with_room(self, problem: Problem, features: int) -> Problem:
         """The problem in a default ball in which a fit of divided rows has room for its coefficients.
 
         The intercept of a standardised fit reaches all of y's range: targets of unit-free losses are centred,
         and labels need not be; those of Huber's loss are not. Rows are divided by their length, at most
         1 + sqrt(d) cells, which multiplies coefficients: an l1 ball has that many times the radius, so that
-        it is one of coefficients of cells.
+        it is one of coefficients of cells. An l2 ball of a regression has at least the radius sqrt(d): d
+        columns that explain a target together need about half of that. Noise does not grow with it, as
+        residuals are clipped. Standard errors have the smaller ball, which limits directions that noise
+        hides.
         """
         loss, C = problem.loss, problem.domain
         if self.radius is None and isinstance(C, HasL1Radius):
             wider = C.with_l1_radius(C.radius * (1 + math.sqrt(problem.d)))
             return dataclasses.replace(problem, domain=wider, l2=self._ridge(wider))
+        scaled = loss.unit_free and loss.link == "identity" and problem.outputs == 1
+        if scaled and self.radius is None and isinstance(C, HasEuclideanRadius) and not self.uncertainty:
+            wider = C.with_euclidean_radius(max(C.radius, math.sqrt(features)))
+            return dataclasses.replace(problem, domain=wider)
         centred = loss.unit_free or loss.link != "identity"
         if (
             centred
