@@ -195,6 +195,16 @@ BEYOND = (
         "corrective",
     ),
     Row(
+        "group selection: draw a few groups of features, refit on them",
+        "none",
+        f"{SOLVERS}/group_selection.py",
+        "tests/privacy/test_group_selection.py::"
+        "test_two_useful_groups_of_twenty_are_found_and_the_fit_is_better_than_one_of_all",
+        "n = 10,000, 2 of 20 groups of ten columns useful, truth 0.65: R^2 {two_default_1:.2f}, by mirror "
+        "descent {two_mirror_descent_1:.2f}, by gradient descent {two_gradient_descent_1:.2f}",
+        "group_designs",
+    ),
+    Row(
         "one Newton step from released gradients, with the covariance of its error",
         "none",
         f"{SOLVERS}/one_step.py",

@@ -59,6 +59,11 @@ class ExactOracle:
         scores = problem.domain.vertex_scores(self.gradient(self._point.dense()).ravel())
         return self._plan.stages[0].mechanism._vertex(int(np.argmin(scores)))
 
+    def group(self, theta, drawn=()):
+        gradient, groups = self.gradient(theta), self._plan.stages[0].mechanism.groups
+        norms = [np.linalg.norm(gradient[list(group)]) / np.sqrt(len(group)) for group in groups]
+        return max((g for g in range(len(groups)) if g not in drawn), key=lambda g: norms[g])
+
     def move(self, step, vertex):
         self._point.move(step, vertex)
 

@@ -8,6 +8,7 @@ from dpcvx.accounting import WEIGHT, Neighbours
 from dpcvx.errors import Incompatible, WrongValue
 from dpcvx.mechanisms import (
     NoisyGradient,
+    NoisyGroup,
     NoisyMinimiser,
     NoisyMoments,
     NoisyPair,
@@ -33,6 +34,8 @@ REFUSED = {
     "a third moment": (lambda: NoisyMoments(BALL, 100, 3, 1.0), "order"),
     "means about a centre": (lambda: NoisyMoments(BALL, 100, 1, 1.0)(np.zeros(3), None, None), "about 0"),
     "pairs with a ridge": (lambda: NoisyPair(RIDGE, 100, 0.5, ((0, 1),), 3.0), "ridge"),
+    "no groups": (lambda: NoisyGroup(BALL, 100, 0.5, ()), "at least one each"),
+    "groups of slopes without a bound": (lambda: NoisyGroup(FREE, 100, 0.5, ((0,),)), "unbounded slopes"),
     "no pairs": (lambda: NoisyPair(BALL, 100, 0.5, (), 3.0), "at least one pair"),
     "quantiles of added records": (
         lambda: NoisyQuantile(100, 50, 0.1, Neighbours("add_remove")),

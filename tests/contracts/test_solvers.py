@@ -13,7 +13,7 @@ from dpcvx.accounting import Budget, Tight
 from dpcvx.data.memory import Arrays, source
 from dpcvx.data.quantise import Quantiser, targets
 from dpcvx.data.rows import Sparse
-from dpcvx.domains import Box, L1Ball, L2Ball, Simplex, VertexHull
+from dpcvx.domains import Box, GroupBall, L1Ball, L2Ball, Simplex, VertexHull
 from dpcvx.errors import Incompatible
 from dpcvx.losses import Huber, Logistic, Quantile, Softmax, Squared
 from dpcvx.mechanisms import NoisyGradient, NoisyVertex
@@ -26,6 +26,7 @@ from dpcvx.solvers import (
     NoisyFrankWolfe,
     NoisyGeneralFrankWolfe,
     NoisyGradientDescent,
+    NoisyGroupSelection,
     NoisyMirrorDescent,
     NoisyStronglyConvexMirrorDescent,
     SufficientStatistics,
@@ -59,6 +60,11 @@ CASES = [
     (NoisyCorrectiveFrankWolfe(8), Problem(Squared(), L1Ball(1.5), bounds=Bounds(1.0), d=D)),
     (NoisyCorrectiveFrankWolfe(), Problem(Logistic(), Simplex(1.5), bounds=Bounds(1.0), d=D, l2=0.1)),
     (NoisyCorrectiveFrankWolfe(9, 4), Problem(Softmax(), L1Ball(1.5), bounds=Bounds(1.0), d=D, outputs=3)),
+    (NoisyGroupSelection(7, 1), Problem(Huber(0.5), GroupBall(2, 1.5), bounds=Bounds(1.0), d=D)),
+    (
+        NoisyGroupSelection(6, 1),
+        Problem(Softmax(), GroupBall([[0], list(range(1, D))], 1.5), bounds=Bounds(1.0), d=D, outputs=3),
+    ),
     (SufficientStatistics(), Problem(Squared(), L2Ball(1.0), bounds=Bounds(1.0), d=D)),
 ]
 over_cases = pytest.mark.parametrize(

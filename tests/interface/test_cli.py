@@ -878,7 +878,9 @@ def test_a_wrong_option_is_named_as_it_was_typed(folder, run, wrong):
     code, _, err = run(f"{FIT} {wrong}")
     assert code == 2
     assert err.startswith(f"dpcvx: {wrong.split()[0]} ")
-    assert not re.search(r"\b[a-z]+_[a-z]+\b(?<!descent)(?<!wolfe)(?<!perturbation)(?<!statistics)", err)
+    assert not re.search(
+        r"\b[a-z]+_[a-z]+\b(?<!descent)(?<!wolfe)(?<!perturbation)(?<!statistics)(?<!selection)", err
+    )
 
 
 def test_probabilities_of_each_class(folder, run):

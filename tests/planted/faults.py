@@ -268,6 +268,34 @@ FAULTS: tuple[Fault, ...] = (
             "privacy/test_pair_selection.py contracts/test_mechanisms.py",
         ),
         (
+            "groups are drawn with half of their sensitivity",
+            "mechanisms/group.py",
+            "self._temperature / (2 * sensitivity)",
+            "self._temperature / sensitivity",
+            "privacy/test_group_selection.py",
+        ),
+        (
+            "a group is as sensitive as one of its features",
+            "mechanisms/group.py",
+            "steps = self._steps(bound, [len(group) for group in self.groups])",
+            "steps = self._steps(bound, [1 for group in self.groups])",
+            "privacy/test_group_selection.py",
+        ),
+        (
+            "groups have the sensitivity of add/remove",
+            "mechanisms/group.py",
+            "ball = self.neighbours.ball * bound.l2",
+            "ball = self.neighbours.rows * bound.l2",
+            "privacy/test_group_selection.py",
+        ),
+        (
+            "draws of groups are charged once",
+            "solvers/group_selection.py",
+            "return Compose((Repeat(Exponential(eta), k), Repeat(Gaussian(noise_multiplier), T)))",
+            "return Compose((Repeat(Exponential(eta), 1), Repeat(Gaussian(noise_multiplier), T)))",
+            "privacy/test_group_selection.py contracts/test_solvers.py",
+        ),
+        (
             "quantiles are drawn with half of their sensitivity",
             "mechanisms/quantile.py",
             "part = exponential.select(self.scores(cells, weights) * (self._temperature / 2), rng)",
@@ -716,9 +744,16 @@ FAULTS: tuple[Fault, ...] = (
         (
             "several outputs are clipped one by one",
             "data/kernels/residuals.py",
-            "    for i in range(count):\n        shrink(rho, at + i, l2)\n    if y.shape[0] > outputs:",
+            "    shrink_all(rho, at, count, l2, linf)\n    if y.shape[0] > outputs:",
             "    if y.shape[0] > outputs:",
             "reference/test_kernels.py contracts/test_mechanisms.py",
+        ),
+        (
+            "a single residual is never shrunk",
+            "data/kernels/residuals.py",
+            "if rho.shape[0] == 1 and linf <= l2:",
+            "if rho.shape[0] == 1:",
+            "reference/test_kernels.py",
         ),
         (
             "squares of features are not clipped",

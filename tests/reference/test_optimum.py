@@ -30,6 +30,7 @@ from dpcvx.domains import (
 )
 from dpcvx.domains.regularizers import L1, ElasticNet, GroupL2, Ridge, SubmodularNorm
 from dpcvx.domains.set_functions import FromCallable
+from dpcvx.errors import Incompatible
 from dpcvx.losses import Huber, Logistic, Squared
 from dpcvx.noise import SeededGenerator
 from dpcvx.plans import execute
@@ -42,6 +43,7 @@ from dpcvx.solvers import (
     NoisyFrankWolfe,
     NoisyGeneralFrankWolfe,
     NoisyGradientDescent,
+    NoisyGroupSelection,
     NoisyMirrorDescent,
     NoisyStronglyConvexMirrorDescent,
     NoisySVRG,
@@ -423,6 +425,19 @@ def test_corrective_frank_wolfe(case):
     """Planned for many records, so that without noise the refit's steps are as long as they may be."""
     solver, budget = NoisyCorrectiveFrankWolfe(1400, 400), Budget(10.0, 1e-3)
     assert planned(solver, problem_on(case, 0.0), Tight(), n=10**6, budget=budget) <= CLOSE
+
+
+@fitting(NoisyGroupSelection())
+def test_a_selection_of_all_groups(case):
+    """Planned for many records too; a ball whose groups divide the scores of a feature is refused."""
+    problem, budget = problem_on(case), Budget(10.0, 1e-3)
+    labels = problem.C.labels(problem.shape).reshape(problem.d, -1)
+    if (labels != labels[:, :1]).any():
+        with pytest.raises(Incompatible, match="groups of features"):
+            NoisyGroupSelection().plan(problem, 1000, budget, Tight())
+        return
+    k = len(np.unique(labels))
+    assert planned(NoisyGroupSelection(k + 600, k), problem, Tight(), n=10**6, budget=budget) <= CLOSE
 
 
 STRUCTURED = [i for i, (r, _) in enumerate(zoo.ALL_REGULARIZERS) if isinstance(r, SubmodularNorm)]

@@ -14,8 +14,8 @@ import numpy as np
 from dpcvx.accounting import Budget, Tight
 from dpcvx.audit.fits import LARGEST, FitData
 from dpcvx.data.memory import source
-from dpcvx.domains import Cardinality, Interval, L1Ball, L2Ball, SubmodularNorm
-from dpcvx.losses import Logistic, Quantile, Squared
+from dpcvx.domains import Cardinality, GroupBall, Interval, L1Ball, L2Ball, SubmodularNorm
+from dpcvx.losses import Huber, Logistic, Quantile, Squared
 from dpcvx.noise import SeededGenerator
 from dpcvx.plans import Oracle, Plan, Solver
 from dpcvx.problem import Bounds, Problem
@@ -123,7 +123,9 @@ def example_solvers(seed: int = 0) -> dict[str, ReplayExample]:
     corner = Problem(Quantile(0.8), L2Ball(1.0), bounds=Bounds(1.0), d=d, l2=0.2)
     free = Problem(Logistic(), None, bounds=Bounds(1.0, 1.0), d=d, l2=0.1)
     linear = Problem(Squared(), L2Ball(1.0), bounds=Bounds(1.0), d=d)
+    grouped = Problem(Huber(0.5), GroupBall([[0], [1, 2]], 1.5), bounds=Bounds(1.0), d=d)
     suited = {
+        "NoisyGroupSelection": grouped,
         "NoisyFrankWolfe": polytope,
         "NoisyCorrectiveFrankWolfe": polytope,
         "NoisyAcceleratedMirrorDescent": polytope,

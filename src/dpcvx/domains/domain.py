@@ -2,7 +2,7 @@
 
 from typing import Protocol, Self, runtime_checkable
 
-from dpcvx.arrays import Shape, Vector
+from dpcvx.arrays import IntVector, Shape, Vector
 from dpcvx.domains.mirror import MirrorMap
 from dpcvx.domains.projection_form import ProjectionForm
 from dpcvx.domains.regularizers import Regularizer
@@ -75,6 +75,14 @@ class HasCoordinateVertices(HasVertices, Protocol):
 
     def coordinate(self, i: int, d: Shape) -> tuple[int, float]:
         """Return (j, value) such that vertex(i) = value e_j, in flat indices."""
+
+
+@runtime_checkable
+class HasGroups(Protocol):
+    """A set that knows which coefficients belong together."""
+
+    def labels(self, d: Shape) -> IntVector:
+        """Return the number of the group of every entry of a parameter of shape d."""
 
 
 @runtime_checkable

@@ -475,6 +475,10 @@ class Planning(Parameters):
                 candidates = tuple(each.with_redundant(redundant) for each in candidates)
         return plan(problem, n, budget, candidates, accountant, density=density)
 
+    def _automatic(self, problem: Problem) -> tuple[type[Any], ...]:
+        """Return the kinds of solvers that are weighed where the user names none."""
+        return automatic(problem)
+
     def _candidates(
         self,
         problem: Problem,
@@ -489,6 +493,7 @@ class Planning(Parameters):
         `intercept`: value of the constant feature, 0 for none; `noise_share`: most that descent's noise may
         cost; `joint`: clip of the norm of several scaled residuals.
         """
+        kept = (problem.d - 1,) if self.fit_intercept else ()  # the intercept is the last feature
         if problem.loss.link != "logit" or self.uncertainty:
             intercept = 0.0  # standard errors are those of the descent without a step beside it
         n_iter = None if self.n_iter is None else int(self.n_iter)
@@ -496,7 +501,7 @@ class Planning(Parameters):
         clip = joint or (residual_clip(problem) if self.uncertainty else default_clip(problem, n, budget))
         phases = PHASES if problem.loss.target == "labels" and not self.uncertainty else ()
         if self.solver == "auto":
-            kinds = automatic(problem)
+            kinds = self._automatic(problem)
             if self.n_iter is not None:
                 kinds = tuple(kind for kind in kinds if hasattr(kind, "n_iter"))
             return tuple(
@@ -507,6 +512,7 @@ class Planning(Parameters):
                     intercept=intercept,
                     noise_share=noise_share,
                     phases=phases,
+                    kept=kept,
                 )
                 for kind in kinds
             )
@@ -517,7 +523,9 @@ class Planning(Parameters):
             kind = NAMED_SOLVERS[self.solver]
             if self.n_iter is not None and not hasattr(kind, "n_iter"):
                 raise WrongValue(f"{kind.__name__} has no iterations: leave n_iter None.")
-            return (configured(kind, clip=clip, n_iter=n_iter, intercept=intercept, phases=phases),)
+            return (
+                configured(kind, clip=clip, n_iter=n_iter, intercept=intercept, phases=phases, kept=kept),
+            )
         if not hasattr(self.solver, "plan") or isinstance(self.solver, type):
             raise WrongType(f"solver must be a name or a Solver object, got {self.solver!r}.")
         solver: Any = self.solver

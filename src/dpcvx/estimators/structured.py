@@ -16,6 +16,8 @@ from dpcvx.estimators.regressors import SquaredRegressor
 from dpcvx.losses import Loss
 from dpcvx.planning.planner import default_radius
 from dpcvx.plans import Plan
+from dpcvx.problem import Problem
+from dpcvx.solvers import NoisyGradientDescent, NoisyGroupSelection
 from dpcvx.words import quantity
 
 __all__ = ["PrivateGroupLasso", "PrivateStructuredLasso"]
@@ -39,6 +41,13 @@ class PrivateGroupLasso(SquaredRegressor):
         labels = [owner for owner, span in zip(owners, columns.spans(), strict=True) for _ in span]
         intercept = [-1] if self.fit_intercept else []
         return GroupBall.of_labels(labels + intercept, self._radius(loss))
+
+    def _automatic(self, problem: Problem) -> tuple[type[Any], ...]:
+        # Groups are selected if somebody names them and the target is centred: at theta = 0 a gradient is
+        # mostly that of the intercept otherwise. In usual tables many columns matter, each a little.
+        if self.groups is None or problem.loss.target_deviation is None:
+            return super()._automatic(problem)
+        return NoisyGradientDescent, NoisyGroupSelection
 
     def _public_facts(self, chosen: Plan, columns: Columns, intercept: float) -> dict[str, Any]:
         names = [*columns.names, "intercept"]

@@ -8,6 +8,7 @@ from dpcvx.mechanisms.counts import NoisyBinCounts, NoisyCounts, NoisyPooledCoun
 from dpcvx.mechanisms.difference import NoisyDifference
 from dpcvx.mechanisms.goodness import NoisyGoodness
 from dpcvx.mechanisms.gradient import NoisyGradient
+from dpcvx.mechanisms.group import NoisyGroup
 from dpcvx.mechanisms.lattice_gaussian import GaussianMechanism, LatticeGaussian
 from dpcvx.mechanisms.mechanism import Mechanism, Traits, check_capacity
 from dpcvx.mechanisms.minimiser import NoisyMinimiser, PerturbedMinimiser, hessian_rank
@@ -28,6 +29,7 @@ __all__ = [
     "NoisyDifference",
     "NoisyGoodness",
     "NoisyGradient",
+    "NoisyGroup",
     "NoisyLength",
     "NoisyMinimiser",
     "NoisyMoments",

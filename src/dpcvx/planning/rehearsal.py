@@ -28,7 +28,16 @@ FEWEST_DRAWS, MOST_DRAWS = 2, 8  # of the noise, for each problem
 STEPS, COORDINATES = 400, 10_000  # aim for all draws together; the number of draws follows, in these limits
 # Work (steps times coordinates) and steps of a run beyond which a rehearsal takes too long.
 MOST_WORK, MOST_STEPS = 10**7, 5000
-ANSWERED = {"gradient", "gradient on a support", "difference", "minimiser", "goodness", "Hessian", "vertex"}
+ANSWERED = {
+    "gradient",
+    "gradient on a support",
+    "difference",
+    "minimiser",
+    "goodness",
+    "Hessian",
+    "vertex",
+    "group",
+}
 SHARES: tuple[float, ...] = default("planning.rehearsal.SHARES")
 DEVIATION: float = default("planning.rehearsal.DEVIATION")
 
@@ -193,6 +202,8 @@ class _SceneOracle(Asking):
                 return self._minimiser(mechanism, noise, *public)
             case "goodness":  # of no consequence for the fit
                 return np.zeros(3)
+            case "group":
+                return self._best_group(mechanism, *public)
             case "Hessian":
                 return self._second_moments(mechanism, noise)
         return self._best_vertex(mechanism, noise)
@@ -235,6 +246,17 @@ class _SceneOracle(Asking):
             return Vertex(best)
         index, value = C.coordinate(best, self._problem.size)
         return Vertex(index, 1 if value > 0 else -1)
+
+    def _best_group(self, mechanism: Any, theta: Vector, drawn: tuple[int, ...]) -> int:
+        """Group with the largest gradient for its size, scores perturbed by Gumbel noise."""
+        g = self._scene.gradient(theta)
+        sizes = np.sqrt([len(group) for group in mechanism.groups])
+        scores = np.array([np.linalg.norm(g[list(group)]) for group in mechanism.groups]) / sizes
+        if self._rng is not None:
+            scale = mechanism.noise / sizes.max()
+            scores = scores + scale * self._rng.gumbel(size=len(scores))
+        scores[list(drawn)] = -math.inf
+        return int(np.argmax(scores))
 
     def move(self, step: float, vertex: Vertex) -> None:
         """theta <- (1 - step) theta + step * vertex."""

@@ -90,6 +90,11 @@ class Asking:
         answer: int = self.ask(theta, drawn, question="pair")
         return answer
 
+    def group(self, theta: Vector, drawn: tuple[int, ...] = ()) -> int:
+        """Group of features with a large gradient at a public theta, none of those drawn."""
+        answer: int = self.ask(theta, drawn, question="group")
+        return answer
+
     def vertex(self) -> Vertex:
         """Noisy best vertex at the current point."""
         answer: Vertex = self.ask(question="vertex")

@@ -10,6 +10,7 @@ from dpcvx.solvers.few_steps import with_fewer_steps
 from dpcvx.solvers.frank_wolfe import NoisyFrankWolfe
 from dpcvx.solvers.general_frank_wolfe import NoisyGeneralFrankWolfe
 from dpcvx.solvers.gradient_descent import NoisyGradientDescent
+from dpcvx.solvers.group_selection import NoisyGroupSelection
 from dpcvx.solvers.mirror_descent import NoisyMirrorDescent
 from dpcvx.solvers.objective_perturbation import ObjectivePerturbation
 from dpcvx.solvers.one_step import OneStep
@@ -29,6 +30,7 @@ SOLVERS: tuple[type[Solver], ...] = (
     NoisyStronglyConvexMirrorDescent,
     NoisyAcceleratedMirrorDescent,
     NoisyCorrectiveFrankWolfe,
+    NoisyGroupSelection,
     NoisyFrankWolfe,
     NoisyGeneralFrankWolfe,
     NoisyDualFrankWolfe,
@@ -49,6 +51,7 @@ def configured(
     intercept: float = 0.0,
     noise_share: float | None = None,
     phases: tuple[float, ...] = (),
+    kept: tuple[int, ...] = (),
 ) -> Solver:
     """Return a solver with the settings that it has a field for."""
     known = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
@@ -58,6 +61,7 @@ def configured(
         "intercept": intercept,
         "noise_share": noise_share,
         "phases": phases,
+        "kept": kept,
     }
     return kind(**{name: value for name, value in given.items() if name in known})
 
@@ -73,6 +77,7 @@ __all__ = [
     "NoisyFrankWolfe",
     "NoisyGeneralFrankWolfe",
     "NoisyGradientDescent",
+    "NoisyGroupSelection",
     "NoisyMirrorDescent",
     "NoisySVRG",
     "NoisySVRGPlusPlus",

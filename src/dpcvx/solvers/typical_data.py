@@ -131,6 +131,11 @@ class Harmonic:
         useful = math.sqrt(_score_variance(problem, clip) / (moment * float((1.0 / ranks**2).sum())))
         return cls(mean_curvature(problem, clip) * moment, useful, problem.size)
 
+    @property
+    def squares(self) -> float:
+        """Squared norm of the coefficients."""
+        return self.largest**2 * float((1.0 / np.arange(1, self.d + 1) ** 2).sum())
+
     def equal(self, count: int) -> float:
         """Size of ``count`` equal coefficients with which scores have the same variance."""
         return self.largest * math.sqrt(math.pi**2 / 6 / count)
