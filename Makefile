@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SHELL := /bin/bash
 
-.PHONY: demo test test-long test-oldest coverage lint types audit planted mutation fuzz bench leaderboard docs lock pip-audit sbom reproducible wheel-check clean
+.PHONY: demo test test-long test-oldest coverage lint types audit planted mutation fuzz bench leaderboard docs lock pip-audit sbom reproducible wheel-check image-check clean
 
 # One stamp per extra, so that each command installs only what it needs, once.
 $(VENV)/.installed-%: pyproject.toml
@@ -103,6 +103,9 @@ wheel-check: .venv-supply/.installed  ## install the built wheel offline with $(
 	.venv-wheel/bin/python -m pip download --quiet --disable-pip-version-check --dest dist/wheel dist/wheel/dpcvx-*.whl
 	.venv-wheel/bin/python -m pip install --quiet --disable-pip-version-check --no-index --find-links dist/wheel dpcvx
 	cd dist && ../.venv-wheel/bin/python -W error ../ci/wheel_check.py
+
+image-check:  ## build the image of deploy/ with buildah, start the service in it, ask a query
+	$(PYTHON) ci/image_check.py $(IMAGE_OPTIONS)
 
 clean:
 	rm -rf $(VENV) .venv-oldest .venv-supply .venv-wheel build dist docs/_build demo_output
