@@ -281,3 +281,16 @@ def test_a_hundred_columns_have_room_for_their_coefficients():
         150**0.5
     )
     assert dp.PrivateLinearRegression(**settings).plan(20_000, 5).problem.C.radius == 3.0
+
+
+@pytest.mark.parametrize("domain", [dp.L2Ball(3.0), dp.L1Ball(3.0)])
+def test_a_set_that_the_user_names_is_the_set_of_the_fit(domain):
+    """Room is made in the default set alone."""
+    known = {"epsilon": 8.0, "delta": 1e-8, "bounds": (-1, 1), "standardize": True, "domain": domain}
+    for model in (
+        dp.PrivateHuberRegressor(**known, y_bounds=(-6, 6)),
+        dp.PrivateHuberRegressor(**known, y_bounds=(-6, 6), threshold=0.5),
+        dp.PrivateQuantileRegressor(**known, y_bounds=(-6, 6)),
+        dp.PrivateLogisticRegression(**known, classes=(0, 1)),
+    ):
+        assert domain == model.plan(20_000, 150).problem.C

@@ -9,6 +9,7 @@ from fuzzing import fuzz, outcome
 from inputs import changed_bytes
 from targets import SECRET, TARGETS, Target
 
+import dpcvx
 from dpcvx.data.table_schema import TableSchema
 from dpcvx.errors import WrongValue
 from dpcvx.queries import Schema
@@ -35,6 +36,26 @@ def test_a_declaration_that_is_nested_too_deeply_is_refused(read, tmp_path):
     (tmp_path / "deep.toml").write_text(f"a = {'[' * 5000}")
     with pytest.raises(WrongValue, match="nested too deeply"):
         read(tmp_path / "deep.toml")
+
+
+@pytest.mark.parametrize("number", ["1" * 5000, "0x" + "f" * 5000, "0b" + "1" * 40_000])
+@pytest.mark.parametrize(
+    ("read", "text"),
+    [
+        (TableSchema.from_toml, '[columns.age]\nkind = "number"\nbounds = [0, {}]\n'),
+        (Schema.from_toml, '[attributes.age]\nlevels = [0, {}]\nother = "missing"\n'),
+    ],
+)
+def test_a_number_of_too_many_digits_is_refused_in_any_base(read, text, number, tmp_path):
+    (tmp_path / "long.toml").write_text(text.format(number))
+    with pytest.raises(WrongValue, match="not valid TOML"):
+        read(tmp_path / "long.toml")
+
+
+def test_a_model_file_with_a_number_of_too_many_digits_is_refused(tmp_path):
+    (tmp_path / "long.json").write_text(f'{{"format": {"1" * 5000}}}')
+    with pytest.raises(WrongValue, match="not valid JSON"):
+        dpcvx.load(tmp_path / "long.json")
 
 
 def repeats(content):

@@ -229,9 +229,26 @@ def test_what_cannot_be_planned_is_refused():
     entries = dp.Problem(dp.Softmax(), dp.GroupBall(2, 2.0), bounds=BOUNDS, d=6, outputs=3)
     with pytest.raises(Incompatible, match="groups of features"):
         NoisyGroupSelection().plan(entries, 100, BUDGET, Tight())
-    for groups in ((), ((0,), ()), ((0, 6),), ((-1,),)):
+    for groups in ((), ((0,), ()), ((0, 6),), ((-1,),), ((0, 0), (1,))):
         with pytest.raises(ValueError, match="Groups must hold places of 6 features"):
             NoisyGroup(problem, 100, 0.1, groups)
+    for kept in ((6,), (-1,), (0, 0)):
+        with pytest.raises(ValueError, match="kept must hold different places of 6 features"):
+            NoisyGroupSelection(kept=kept).plan(problem, 100, BUDGET, Tight())
+
+
+def test_groups_are_listed_a_few_times_for_a_plan():
+    """And not for each number of draws: plans of many groups took minutes."""
+    problem = dp.Problem(dp.Huber(0.5), dp.GroupBall(2, 2.0), bounds=BOUNDS, d=400)
+    listed = []
+
+    class Solver(NoisyGroupSelection):
+        def _groups(self, problem):
+            listed.append(problem)
+            return super()._groups(problem)
+
+    Solver().plan(problem, 20_000, BUDGET, Tight())
+    assert len(listed) < 10
 
 
 def test_supports_are_as_large_as_the_largest_groups():

@@ -103,12 +103,14 @@ def read_bytes(path: Path, limit: int = -1) -> bytes:
 def read_toml(path: Path) -> dict[str, Any]:
     """Return the content of a TOML file, and say in one sentence where it has none."""
     try:
-        return tomllib.loads(read_bytes(path).decode())
+        content = tomllib.loads(read_bytes(path).decode())
+        repr(content)  # reading a hexadecimal or binary number has no limit of digits, showing it has one
     except RecursionError:
         raise WrongValue(f"{path} is nested too deeply.") from None
     # Of the decoder, of UTF-8, or of a number that has too many digits.
     except ValueError as error:
         raise WrongValue(f"{path} is not valid TOML: {error}") from None
+    return content
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self, cast
 
 import numpy as np
@@ -135,10 +136,7 @@ class GroupBall(Ball):
         size = size_of(d)
         if isinstance(self.groups, int):
             return np.arange(size) // self.groups
-        groups = cast(tuple[tuple[int, ...], ...], self.groups)
-        labels = np.empty(sum(map(len, groups)), dtype=np.int64)
-        for j, group in enumerate(groups):
-            labels[list(group)] = j
+        labels = self._listed
         if size % labels.size:
             raise WrongValue(
                 f"GroupBall has groups of {labels.size} coefficients in all; the parameter has {size} "
@@ -146,6 +144,15 @@ class GroupBall(Ball):
                 "Give every coefficient a group, the intercept included."
             )
         return labels.repeat(size // labels.size)
+
+    @cached_property
+    def _listed(self) -> IntVector:
+        """The group of every entry that the groups list."""
+        groups = cast(tuple[tuple[int, ...], ...], self.groups)
+        labels = np.empty(sum(map(len, groups)), dtype=np.int64)
+        for j, group in enumerate(groups):
+            labels[list(group)] = j
+        return labels
 
     def _sizes(self, d: Shape) -> IntVector:
         return np.bincount(self.labels(d))

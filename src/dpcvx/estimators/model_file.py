@@ -113,7 +113,9 @@ def load(path: str | Path) -> Any:
     """
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=_no_constant)
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as problem:
+    except WrongValue:
+        raise
+    except (ValueError, RecursionError) as problem:  # of the decoder, of UTF-8, or of a number's digits
         raise WrongValue(f"{path} is no dpcvx model: it is not valid JSON.") from problem
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise WrongValue(f'{path} is no dpcvx model: it needs "format": "{FORMAT}".')

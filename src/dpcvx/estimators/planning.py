@@ -249,6 +249,11 @@ class Planning(Parameters):
     _several_rows: str = ""
 
     @property
+    def _has_default_set(self) -> bool:
+        """Whether the user names no radius and no set beyond its kind."""
+        return self.radius is None and isinstance(getattr(self, "domain", ""), str)
+
+    @property
     def _is_free(self) -> bool:
         """Whether the planner may scale the target: not if the user gives a set, a radius or a solver."""
         named = all(isinstance(each, str) for each in (self.solver, getattr(self, "domain", "")))
@@ -294,22 +299,20 @@ class Planning(Parameters):
         it is one of coefficients of cells. An l2 ball of a regression has at least the radius sqrt(d): d
         columns that explain a target together need about half of that. Noise does not grow with it, as
         residuals are clipped. Standard errors have the smaller ball, which limits directions that noise
-        hides.
+        hides. A set that the user names stays as it is.
         """
         loss, C = problem.loss, problem.domain
-        if self.radius is None and isinstance(C, HasL1Radius):
+        if not self._has_default_set:
+            return problem
+        if isinstance(C, HasL1Radius):
             wider = C.with_l1_radius(C.radius * (1 + math.sqrt(problem.d)))
             return dataclasses.replace(problem, domain=wider, l2=self._ridge(wider))
         scaled = loss.unit_free and loss.link == "identity" and problem.outputs == 1
-        if scaled and self.radius is None and isinstance(C, HasEuclideanRadius) and not self.uncertainty:
+        if scaled and isinstance(C, HasEuclideanRadius) and not self.uncertainty:
             wider = C.with_euclidean_radius(max(C.radius, math.sqrt(features)))
             return dataclasses.replace(problem, domain=wider)
         centred = loss.unit_free or loss.link != "identity"
-        if (
-            centred
-            or self.radius is not None
-            or not (self.fit_intercept and isinstance(C, HasEuclideanRadius))
-        ):
+        if centred or not (self.fit_intercept and isinstance(C, HasEuclideanRadius)):
             return problem
         return dataclasses.replace(
             problem, domain=C.with_euclidean_radius(math.hypot(C.radius, 1 / STANDARDISED_INTERCEPT))
@@ -391,9 +394,8 @@ class Planning(Parameters):
             return 0.0
         if data_norm is None or not isinstance(domain, HasEuclideanRadius):
             return INTERCEPT
-        own_set = self.radius is None and isinstance(getattr(self, "domain", ""), str)
         descends = self.solver in ("auto", NoisyGradientDescent.name) and not self.uncertainty
-        settles = loss.link == "logit" and own_set and descends
+        settles = loss.link == "logit" and self._has_default_set and descends
         return CLASSIFIER_INTERCEPT if settles else INTERCEPT_BESIDE_UNIT_ROWS
 
     def _plan(

@@ -50,8 +50,12 @@ class NoisyGroup:
 
     def __post_init__(self) -> None:
         known = all(0 <= j < self.problem.d for group in self.groups for j in group)
-        if not self.groups or not all(self.groups) or not known:
-            raise WrongValue(f"Groups must hold places of {self.problem.d} features, at least one each.")
+        # A place that is listed twice could move the norm by more than Delta_g.
+        once = all(len(set(group)) == len(group) for group in self.groups)
+        if not (self.groups and all(self.groups) and known and once):
+            raise WrongValue(
+                f"Groups must hold places of {self.problem.d} features, at least one each and none twice."
+            )
         if not math.isfinite(self.problem.slope(2, clip=self.clip)):
             raise Incompatible(
                 f"{type(self.problem.loss).__name__} has unbounded slopes here: "

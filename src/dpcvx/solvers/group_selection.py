@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
 from dpcvx.accounting import Accountant, Budget, calibrate, spendable
-from dpcvx.arrays import Vector
+from dpcvx.arrays import IntVector, Vector
 from dpcvx.domains import HasGroups, HasProjection
-from dpcvx.errors import Incompatible
+from dpcvx.errors import Incompatible, WrongValue
 from dpcvx.events import Compose, Event, Exponential, Gaussian, Repeat
 from dpcvx.mechanisms import NoisyGradient, NoisyGroup
 from dpcvx.plans import Asking, Plan, Solver, Stage, check_count, require
@@ -117,7 +117,8 @@ class NoisyGroupSelection(Solver):
 
     def predict(self, problem: Problem, n: int, budget: Budget) -> tuple[float, float]:
         """Model the excess risk: (optimisation part, privacy part)."""
-        return self._parts(problem, n, budget, self._counts(problem, n, budget)[0])
+        parts = self._parts(problem, n, budget, np.array([self._counts(problem, n, budget)[0]]))
+        return float(parts[0][0]), float(parts[1][0])
 
     def handicap(self, plan: Plan) -> float:
         """Return 0.3: where groups are declared, its risk was far below that of its rehearsals."""
@@ -125,6 +126,8 @@ class NoisyGroupSelection(Solver):
 
     def _groups(self, problem: Problem) -> tuple[tuple[int, ...], ...]:
         """Features of each group that may be drawn."""
+        if len(set(self.kept) & set(range(problem.d))) != len(self.kept):
+            raise WrongValue(f"kept must hold different places of {problem.d} features, got {self.kept!r}.")
         labels = problem.C.labels(problem.shape).reshape(problem.d, -1)
         if (labels != labels[:, :1]).any():
             raise Incompatible(
@@ -147,47 +150,46 @@ class NoisyGroupSelection(Solver):
         groups, k = self._groups(problem), self.selections
         if k is None:
             most = len(groups) if self.n_iter is None else max(1, min(len(groups), self.n_iter // 2))
-            k = min(range(1, most + 1), key=lambda count: sum(self._parts(problem, n, budget, count)))
+            k = 1 + int(np.argmin(sum(self._parts(problem, n, budget, np.arange(1, most + 1)))))
         if k > len(groups):
             raise Incompatible(f"selections={k} is more than the {len(groups)} groups.")
         if self.n_iter is not None:
             if self.n_iter <= k:
                 raise Incompatible(f"n_iter={self.n_iter} leaves no step for a refit after {k} selection(s).")
             return k, self.n_iter - k
-        features = self._features(problem, k)
-        step = STRIDE / _smoothness(problem, features)
-        return k, min(max(math.ceil(self._travel(problem, n, budget, k) / step), 1), MOST_STEPS)
+        draws = np.array([k])
+        step = STRIDE / _smoothness(problem, float(self._features(problem, draws)[0]))
+        price = float(self._price(problem, n, budget, draws)[0])
+        path = _longest(Harmonic.of(problem, self.clip).squares, price)
+        return k, min(max(math.ceil(path / step), 1), MOST_STEPS)
 
-    def _features(self, problem: Problem, k: int) -> float:
+    def _features(self, problem: Problem, k: IntVector) -> Vector:
         """Usual number of features of k groups and of those that are kept."""
         groups = self._groups(problem)
         return k * sum(map(len, groups)) / len(groups) + len(self.kept)
 
-    def _parts(self, problem: Problem, n: int, budget: Budget, k: int) -> tuple[float, float]:
+    def _parts(self, problem: Problem, n: int, budget: Budget, k: IntVector) -> tuple[Vector, Vector]:
+        """Model the excess risk for each number of draws: (optimisation parts, privacy parts)."""
         groups, model = self._groups(problem), Harmonic.of(problem, self.clip)
         size, gain = sum(map(len, groups)) / len(groups), model.curvature * model.squares / 2
-        scale = math.sqrt(k / SHARE) * _noise(problem, size, n, budget, self.clip)
+        scale = np.sqrt(k / SHARE) * _noise(problem, size, n, budget, self.clip)
         useful = 2.0 ** np.arange(max(1, math.floor(math.log2(len(groups)))))  # J
         gradients = model.curvature * np.sqrt(model.squares / useful)
-        right = 1 / (1 + (len(groups) / useful - 1) * np.exp(-gradients / scale))
-        found = np.minimum(k / useful, 1.0)
-        left, missed = gain * float(np.mean(1 - found)), gain * float(np.mean((1 - right) * found))
-        price = self._price(problem, n, budget, k)
+        right = 1 / (1 + (len(groups) / useful - 1) * np.exp(-gradients / scale[:, None]))
+        found = np.minimum(k[:, None] / useful, 1.0)
+        left, missed = gain * (1 - found).mean(axis=1), gain * ((1 - right) * found).mean(axis=1)
         # Features of one table are correlated, so coefficients approach their values like those of a ridge.
         H = LENGTHS / model.curvature
-        refit, noise = gain / (1 + LENGTHS) ** 2, price * H**2
-        best = int(np.argmin(refit + noise))
-        return left + float(refit[best]), missed + float(noise[best])
+        refit, noise = gain / (1 + LENGTHS) ** 2, self._price(problem, n, budget, k)[:, None] * H**2
+        best = (refit + noise).argmin(axis=1)
+        return left + refit[best], missed + noise[np.arange(len(k)), best]
 
-    def _price(self, problem: Problem, n: int, budget: Budget, k: int) -> float:
-        """Risk that the noise of a refit along a path of length 1 adds."""
+    def _price(self, problem: Problem, n: int, budget: Budget, k: IntVector) -> Vector:
+        """Risk that the noise of a refit along a path of length 1 adds, for each number of draws."""
         features = self._features(problem, k)
         shift = _noise(problem, features, n, budget, self.clip) / math.sqrt(1 - SHARE)
-        return Harmonic.of(problem, self.clip).curvature * features / 2 * shift**2
-
-    def _travel(self, problem: Problem, n: int, budget: Budget, k: int) -> float:
-        """Path length of the refit: a unit gradient would move the answer so far."""
-        return _longest(Harmonic.of(problem, self.clip).squares, self._price(problem, n, budget, k))
+        price: Vector = Harmonic.of(problem, self.clip).curvature * features / 2 * shift**2
+        return price
 
     def _refit_step(self, refit: NoisyGradient, features: int, T: int) -> float:
         """Length of each step, now that the size of the support is known."""
@@ -197,21 +199,24 @@ class NoisyGroupSelection(Solver):
         return min(path / T, STRIDE / _smoothness(refit.problem, features))
 
 
-def _row(problem: Problem, features: float) -> float:
+def _row(problem: Problem, features: float | Vector) -> Any:
     """Largest norm of a row on so many features."""
-    return min(problem.row_norm, math.sqrt(features) * problem.bounds.x_inf)
+    return np.minimum(problem.row_norm, np.sqrt(features) * problem.bounds.x_inf)
 
 
-def _noise(problem: Problem, features: float, n: int, budget: Budget, clip: float | None) -> float:
+def _noise(problem: Problem, features: float | Vector, n: int, budget: Budget, clip: float | None) -> Any:
     """`gradient_noise` on a support of so many features."""
     return gradient_noise(problem, n, budget, clip) * _row(problem, features) / problem.row_norm
 
 
 def _smoothness(problem: Problem, features: float) -> float:
     """Largest curvature of the objective on a support of so many features."""
-    return problem.smoothness * (_row(problem, features) / problem.row_norm) ** 2
+    return float(problem.smoothness * (_row(problem, features) / problem.row_norm) ** 2)
 
 
 def _longest(squares: float, price: float) -> float:
-    """H that minimises squares/(2 H) + price H^2, the bound for any correlation of the features."""
+    """Path length that minimises squares/(2 H) + price H^2, the bound for any correlation of the features.
+
+    A unit gradient would move the answer so far.
+    """
     return float((squares / (4 * price)) ** (1 / 3))
