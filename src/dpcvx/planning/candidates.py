@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dpcvx.accounting import Neighbours, gaussian_delta, gaussian_epsilon
+from dpcvx.data.memory import SHORT_ROW
 from dpcvx.errors import Incompatible, NotAccountable
 from dpcvx.events import Event, Poisson, count_leaves
 from dpcvx.planning.rehearsal import SHARES, rehearse
@@ -127,7 +128,8 @@ def memory(plan: Plan, density: float = 1.0) -> float:
     """Bytes of the stored records and of the largest arrays beside them, from public sizes.
 
     Records are 16-bit integers, compressed ones with a 32-bit index each; vertex selection keeps them by
-    columns, with a margin and a residual of every score; minimisers work on a copy in float64.
+    columns, with a margin and a residual of every score; gradients of short dense rows keep both orders;
+    minimisers work on a copy in float64.
     """
     problem = plan.problem
     cells, scores = plan.n * problem.d * density, plan.n * problem.outputs
@@ -135,7 +137,8 @@ def memory(plan: Plan, density: float = 1.0) -> float:
     stored = (2 + index) * cells
     kinds = {stage.mechanism.traits for stage in plan.stages}
     total = stored + 8 * (plan.n if problem.loss.joint else scores)
-    total += stored * (len({kind.layout for kind in kinds}) - 1)
+    short = density == 1 and problem.d < SHORT_ROW and any("gradient" in kind.question for kind in kinds)
+    total += stored * (short or len({kind.layout for kind in kinds}) > 1)
     total += (8 + index) * cells * any(kind.copies for kind in kinds)
     total += scores * sum({kind.score_bytes for kind in kinds})
     return total + 64 * problem.size  # a few iterates and answers
