@@ -51,6 +51,7 @@ def default_radius(loss: Loss, ball: str = "", outputs: int = 1) -> float:
     radius. In an l2 ball ("l2"), where the noise of a bounded slope does not grow with the radius,
     a classifier gets three times as much: rows are seldom as long as their bound, nor in line with theta.
     There the radius grows with the root of the number of scores (``outputs``), so that each has as much room.
+    Fits of divided rows may have more room: `Planning._with_room`.
     """
     if loss.link == "identity":
         return 3.0
