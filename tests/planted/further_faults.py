@@ -279,9 +279,23 @@ FURTHER: tuple[Fault, ...] = (
         (
             "rows of weighted columns are counted at twice their norm",
             "data/public_rows.py",
-            "long = (_squared_norms(rows, self.weights) >= 1)[:, None]",
-            "long = (_squared_norms(rows, self.weights) >= 4)[:, None]",
+            "quantiser), self.weights) >= 1",
+            "quantiser), self.weights) >= 4",
             "interface/test_public_rows.py privacy/test_counts.py",
+        ),
+        (
+            "a row that is like public ones counts twice",
+            "data/public_rows.py",
+            "total_of(self.counted(table)[:, None], weights)",
+            "2 * total_of(self.counted(table)[:, None], weights)",
+            "privacy/test_public_ranges.py",
+        ),
+        (
+            "cells are scaled by public ranges and not clipped to them",
+            "data/public_rows.py",
+            "low=low, high=high, center=center, scale=scale, fill=fill",
+            "center=center, scale=scale, fill=fill",
+            "privacy/test_public_ranges.py",
         ),
         (
             "exposures have no smallest share",

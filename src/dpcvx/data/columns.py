@@ -114,6 +114,11 @@ class Columns:
         """Number of features."""
         return len(self.names)
 
+    @property
+    def is_level(self) -> NDArray[np.bool_]:
+        """Whether each feature stands for a level of a column."""
+        return _is_level(self.levels, self.maps)
+
     def spans(self) -> list[range]:
         """Features of each raw column: those of a number's map, one for each level of a category."""
         return _spans(self.levels, self.maps)
@@ -184,7 +189,7 @@ class Columns:
             np.clip(rows.data, self.low[rows.indices], self.high[rows.indices], out=rows.data)
             return quantiser.quantise(rows)
         # The quantiser clips to the bounds where they became [-1, 1], and levels are 0 or 1 already.
-        center, scale = _unit_map(_is_level(self.levels, self.maps), self.low, self.high)
+        center, scale = _unit_map(self.is_level, self.low, self.high)
         clip = not (np.array_equal(center, self.center) and np.array_equal(scale, self.scale))
         parts = np.empty((table.n, self.width + (quantiser.intercept != 0)), dtype=np.int16)
         for start, block in table.feature_blocks(self.levels, self.maps):
@@ -192,11 +197,16 @@ class Columns:
             if not np.array_equal(self.fill, self.center):
                 block = np.where(np.isfinite(block), block, self.fill)
             if clip:
-                block = np.where(np.isfinite(block), block, np.nan).clip(self.low, self.high)
+                block = self.clipped(block)
             stored = quantiser.quantise(block)
             parts[start : start + len(block)] = stored.values
             parts[start : start + len(block), : self.width][known & (stored.values[:, : self.width] == 0)] = 1
         return Dense(parts)
+
+    def clipped(self, features: Vector) -> Vector:
+        """Return features (n, width) clipped to their bounds; NaN where there is no finite number."""
+        found: Vector = np.where(np.isfinite(features), features, np.nan).clip(self.low, self.high)
+        return found
 
     def recognised(self, table: Table) -> Iterator[NDArray[np.bool_]]:
         """Say of each number and level of dense records, a block at a time, whether it is recognised.

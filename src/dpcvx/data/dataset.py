@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dpcvx.data.bins import CellsInBins
     from dpcvx.data.columns import Columns
     from dpcvx.data.exposure import Exposure
-    from dpcvx.data.public_rows import LongRows
+    from dpcvx.data.public_rows import RowCount
     from dpcvx.data.quantise import Quantiser
     from dpcvx.data.recognised import RecognisedCells
     from dpcvx.data.source import DataSource
@@ -82,7 +82,7 @@ class Dataset(Protocol):
         """Whether `count` can answer: not where records were quantised without counts of their cells."""
         ...
 
-    def count(self, question: RecognisedCells | CellsInBins | LongRows) -> IntVector:
+    def count(self, question: RecognisedCells | CellsInBins | RowCount) -> IntVector:
         """Return the exact counts of recognised cells, or of cells in bins, over all records.
 
         Mechanisms ask. Records that are stored quantised can answer the first alone.
@@ -157,7 +157,7 @@ class InMemory:
         """Return every label."""
         return self.target
 
-    def count(self, question: RecognisedCells | CellsInBins | LongRows) -> IntVector:
+    def count(self, question: RecognisedCells | CellsInBins | RowCount) -> IntVector:
         """Return the exact counts of recognised cells, or of cells in bins; rows have their weights."""
         weights = None if self.units is None else self.units.shares
         return question.of(self.table, self.target, weights)

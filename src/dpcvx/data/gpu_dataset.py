@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dpcvx.data.bins import CellsInBins
     from dpcvx.data.columns import Columns
     from dpcvx.data.memory import Arrays
-    from dpcvx.data.public_rows import LongRows
+    from dpcvx.data.public_rows import RowCount
     from dpcvx.data.quantise import Quantiser
     from dpcvx.data.recognised import RecognisedCells
     from dpcvx.data.shards.dataset import Shards
@@ -96,7 +96,7 @@ class ShardsForDevice:
         """Return the labels that occur."""
         return self._shards.labels()
 
-    def count(self, question: RecognisedCells | CellsInBins | LongRows) -> IntVector:
+    def count(self, question: RecognisedCells | CellsInBins | RowCount) -> IntVector:
         """Return the exact counts of recognised cells, stored with the shards."""
         return self._shards.count(question)
 

@@ -1,15 +1,17 @@
-"""Rows that may be published, as side information: weights of columns follow from them.
+"""Rows that may be published, as side information: weights and ranges of columns follow from them.
 
 They are no private records: nothing here is protected, and no guarantee depends on what they are. Private
-rows are clipped and shrunk after their columns have been multiplied by the weights.
+rows are clipped and shrunk after their columns have been multiplied by the weights, or clipped to the ranges.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpcvx.arrays import IntVector, Vector
 from dpcvx.data.columns import Columns
@@ -23,11 +25,23 @@ from dpcvx.problem import Bounds
 if TYPE_CHECKING:
     from dpcvx.data.table import Table
 
-__all__ = ["LongRows", "column_weights", "fit_score", "read_public", "split_public", "weighted_columns"]
+__all__ = [
+    "LongRows",
+    "NearRows",
+    "RowCount",
+    "column_ranges",
+    "column_weights",
+    "fit_score",
+    "narrowed_columns",
+    "read_public",
+    "split_public",
+    "weighted_columns",
+]
 
 BLOCK = 2**12  # rows whose norms are computed at a time
 FEWEST = 10  # public rows with a target from which a score is fitted
 MOST_LEFT = 0.98  # of the variance of the public targets: a score that leaves more says nothing
+LEAST_SPREAD = 1e-6  # of the width of the bounds: a number that varies less has its declared range
 RIDGES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)  # over the variance of a column: less lets columns cancel
 
 
@@ -154,15 +168,47 @@ def weighted_columns(columns: Columns, weights: Vector) -> Columns:
     return replace(columns, scale=columns.scale / weights)
 
 
-@dataclass(frozen=True, eq=False)
-class LongRows:
-    """The number of rows whose norm is at least 1 once columns are weighted.
+def column_ranges(public: Table, columns: Columns) -> tuple[Vector, Vector, Vector]:
+    """Return mean, standard deviation and largest distance from the mean of every feature of public rows.
 
-    A row is stored as integers first, so that its part of the count is a function of that row alone.
+    Features are clipped to their bounds first. The standard deviation is 0 where a feature says nothing: that
+    of a level, and of a number that is the same in all rows or missing in all.
     """
+    features = np.concatenate([columns.clipped(block) for _, block in _blocks(public, columns)])
+    there = np.isfinite(features)
+    count = np.maximum(there.sum(axis=0), 1)
+    mean = np.where(there, features, 0.0).sum(axis=0) / count
+    centred = np.where(there, features - mean, 0.0)
+    spread = np.sqrt((centred**2).sum(axis=0) / count)
+    spread = np.where(spread > LEAST_SPREAD * (columns.high - columns.low), spread, 0.0)
+    return mean, np.where(columns.is_level, 0.0, spread), abs(centred).max(axis=0)
 
-    columns: Columns  # without weights
-    weights: Vector  # public
+
+def narrowed_columns(columns: Columns, mean: Vector, reach: Vector) -> Columns:
+    """Return the map to features that are clipped at public distances from public means, and centred there.
+
+    Declared bounds are kept where they are nearer. `reach`: largest distance from the mean; 0 leaves a
+    feature as declared.
+    """
+    named = reach > 0
+    low = np.where(named, np.maximum(columns.low, mean - reach), columns.low)
+    high = np.where(named, np.minimum(columns.high, mean + reach), columns.high)
+    center = np.where(named, mean, columns.center)
+    scale = np.where(named, reach, columns.scale)
+    fill = np.where(columns.fill == columns.center, center, np.clip(columns.fill, low, high))
+    return replace(columns, low=low, high=high, center=center, scale=scale, fill=fill)
+
+
+def _blocks(table: Table, columns: Columns) -> Iterator[tuple[int, Vector]]:
+    """Features of all rows, a block at a time."""
+    return table.feature_blocks(columns.levels, columns.maps)
+
+
+@dataclass(frozen=True, eq=False)
+class RowCount:
+    """The number of rows that are like public ones, by a test of each row alone."""
+
+    columns: Columns  # as declared
 
     @property
     def numbers(self) -> int:
@@ -174,10 +220,46 @@ class LongRows:
         """No levels are counted."""
         return ()
 
+    def counted(self, table: Table) -> NDArray[np.bool_]:
+        """Say of every row whether it counts, shape (n,)."""
+        raise NotImplementedError
+
     def of(self, table: Table, y: Any, weights: IntVector | None = None) -> IntVector:
         """Return the exact count in some records; with weights of rows, their sum follows."""
-        quantiser = Quantiser(Bounds(1.0, 1.0), self.columns.center, self.columns.scale)
-        rows = self.columns.rows(table, quantiser)
-        long = (_squared_norms(rows, self.weights) >= 1)[:, None]
-        count = total_of(long, weights)
+        count = total_of(self.counted(table)[:, None], weights)
         return count if weights is None else np.append(count, weights.sum())
+
+
+@dataclass(frozen=True, eq=False)
+class LongRows(RowCount):
+    """The number of rows whose norm is at least 1 once columns are weighted.
+
+    A row is stored as integers first, so that its part of the count is a function of that row alone.
+    """
+
+    weights: Vector  # public
+
+    def counted(self, table: Table) -> NDArray[np.bool_]:
+        """Say of every row whether it is long."""
+        quantiser = Quantiser(Bounds(1.0, 1.0), self.columns.center, self.columns.scale)
+        return _squared_norms(self.columns.rows(table, quantiser), self.weights) >= 1
+
+
+@dataclass(frozen=True, eq=False)
+class NearRows(RowCount):
+    """The number of rows without a cell beyond public limits; missing cells are within them.
+
+    Cells are clipped to their declared bounds first.
+    """
+
+    low: Vector  # low, high: public limits of each feature
+    high: Vector
+
+    def counted(self, table: Table) -> NDArray[np.bool_]:
+        """Say of every row whether all its features are within the limits."""
+        near = np.ones(table.n, dtype=np.bool_)
+        for start, block in _blocks(table, self.columns):
+            features = self.columns.clipped(block)
+            beyond = (features < self.low) | (features > self.high)  # both False of NaN
+            near[start : start + len(block)] = ~beyond.any(axis=1)
+        return near

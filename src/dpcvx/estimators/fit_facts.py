@@ -10,7 +10,7 @@ from dpcvx.data.columns import Columns
 from dpcvx.estimators.comparison import faint_levels
 from dpcvx.estimators.planning import FitDeclaration
 from dpcvx.estimators.private_bounds import RELEASED, is_private
-from dpcvx.estimators.public_rows import UNUSED, USED
+from dpcvx.estimators.public_rows import PUBLIC, UNUSED, USED
 from dpcvx.plans import Plan
 
 __all__ = ["bounds_facts", "public_facts", "share_facts"]
@@ -66,7 +66,10 @@ def bounds_facts(made: FitDeclaration) -> dict[str, Any]:
     """Return the declarations of columns, and how they are enforced."""
     columns, stated = made.columns, made.stated
     centred = made.plan.solver.standardises and bool(made.intercept)
+    narrows = made.public is not None and made.public.narrows
     middle = "0" if not columns.center.any() else "the middle of its bounds"
+    if narrows:
+        middle = "the mean of the public rows"
     bounds: dict[str, Any] = {
         "bounds": {"low": columns.low.tolist(), "high": columns.high.tolist()},
         "enforced": "cells are clipped to their bounds; a missing, infinite or non-numeric one counts as "
@@ -111,6 +114,9 @@ def bounds_facts(made: FitDeclaration) -> dict[str, Any]:
             bounds["enforced"] += "; a missing one has the features of the middle of a map that gives several"
     if is_private(stated.bounds):
         bounds["bounds_are"] = RELEASED
+    elif narrows:
+        bounds["bounds_are"] = PUBLIC
+        bounds["declared_bounds"] = {"low": made.plain.low.tolist(), "high": made.plain.high.tolist()}
     if stated.data_norm is not None:
         bounds["data_norm"] = float(stated.data_norm)
         bounds["enforced"] += "; rows are shrunk to l2 norm data_norm"

@@ -51,7 +51,7 @@ from dpcvx.estimators.private_bounds import (
 )
 from dpcvx.estimators.private_maps import automatic_maps, is_histogram, paid_maps, place_maps, release_maps
 from dpcvx.estimators.progress import ProgressReport
-from dpcvx.estimators.public_rows import UNUSED, public_weights, release_weights
+from dpcvx.estimators.public_rows import UNUSED, public_columns, release_columns
 from dpcvx.estimators.refusals import check_parameters, refuse_metadata
 from dpcvx.noise import Generator, generator_of
 from dpcvx.planning.outlook import warn_if_useless
@@ -178,7 +178,7 @@ class LinearModel(Forecasts, Intervals, BaseEstimator):  # type: ignore[misc]
             check = release_check(plan.before, dataset, made.columns, made.target, answers)
             made = dataclasses.replace(made, check=check)
             if made.public is not None:
-                public, columns = release_weights(plan.before, made.public, dataset, made.columns, answers)
+                public, columns = release_columns(plan.before, made.public, dataset, made.columns, answers)
                 made = dataclasses.replace(made, public=public, columns=columns)
             if private_columns(made.stated, made.plain, made.target):
                 made = self._with_released_bounds(dataset, made, answers)
@@ -271,7 +271,7 @@ class LinearModel(Forecasts, Intervals, BaseEstimator):  # type: ignore[misc]
         units = getattr(dataset, "units", None)
         stored = {} if units is None else units.facts
         stored = {**stored, **getattr(dataset, "facts", {})}
-        public = public_weights(plan.before, self.public, dataset, columns)
+        public = public_columns(plan.before, self.public, stated.data_norm, dataset, columns)
         return FitDeclaration(
             stated, plain, columns, target, plan, intercept, maps=maps, public=public, stored=stored
         )
@@ -342,7 +342,7 @@ class LinearModel(Forecasts, Intervals, BaseEstimator):  # type: ignore[misc]
         rows = compare_levels(columns, release.region, pooled, intercept=bool(intercept))
         row_map = dataclasses.replace(
             rows.row_map,
-            bounds=(columns.low, columns.high) if is_private(made.stated.bounds) else None,
+            bounds=(columns.low, columns.high) if made.releases_bounds else None,
             schema=made.stated.schema,
         )
 
@@ -460,7 +460,7 @@ def _describe(
     checkpoint = given if isinstance(given, Checkpoint) else Checkpoint(Path(given))
     about: tuple[Any, ...] = (type(model).__name__, made.columns, made.target, made.intercept)
     if made.public is not None:
-        about += (made.public.weights,)
+        about += (made.public.columns,)
     if made.stated.schema is not None:  # how cells are read
         about += (made.stated.schema.to_toml(),)
     return dataclasses.replace(checkpoint, about=about)

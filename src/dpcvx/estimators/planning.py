@@ -22,9 +22,9 @@ from dpcvx.data.target import Target
 from dpcvx.domains import NAMED_BALLS, Domain, HasEuclideanRadius, HasL1Radius
 from dpcvx.errors import Incompatible, WrongType, WrongValue
 from dpcvx.estimators.data_check import DataCheck, check_stages
-from dpcvx.estimators.private_bounds import private_columns, quantile_stages
+from dpcvx.estimators.private_bounds import is_private, private_columns, quantile_stages
 from dpcvx.estimators.private_maps import TailRule, histogram_stages, pooled_stages
-from dpcvx.estimators.public_rows import UNUSED, PublicWeights, public_score, public_stages
+from dpcvx.estimators.public_rows import UNUSED, PublicColumns, public_score, public_stages
 from dpcvx.events import Compose, Repeat
 from dpcvx.losses import Loss
 from dpcvx.planning.outlook import USUAL_CELLS, is_useful
@@ -90,9 +90,14 @@ class FitDeclaration:
     check: DataCheck | None = None  # counts of recognised cells, once the fit has released them
     # by position of a number's column: its map, or the request for one that the fit releases
     maps: Mapping[int, Any] = dataclasses.field(default_factory=dict)
-    public: PublicWeights | None = None  # weights of the features from public rows
+    public: PublicColumns | None = None  # weights or ranges of the features from public rows
     # entries of the statement about persons, weights, and records that were stored by other rules
     stored: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def releases_bounds(self) -> bool:
+        """Whether the bounds in force are not the declared ones, but follow from released numbers."""
+        return is_private(self.stated.bounds) or (self.public is not None and self.public.narrows)
 
 
 Model = TypeVar("Model")
@@ -189,7 +194,7 @@ class Planning(Parameters):
         standardize = self._standardizes(plain, n, budget, dense=not dataset.table.sparse)
         declared = {j: each for j, each in maps.items() if not isinstance(each, TailRule)}
         pooled: tuple[Stage, ...] = ()
-        used = ""
+        used, ranges = "", False
         # One range of all cells is worth more than the scale of each column where few of many are selected. A
         # user who fixes the set or the solver means the units of the declared bounds.
         by_columns = standardize and (plain.is_round or plain.outputs > 1)
@@ -221,12 +226,15 @@ class Planning(Parameters):
             make = partial(
                 self._plan_scaled, scaled, n, budget, wrapper, density=density, redundant=redundant
             )
+            ranges = dense and loss.link == "identity" and not private_columns(*fit)
         constant = self._may_be_constant(problem, intercept, budget)
         check, note = check_stages(dataset, columns, target, n, budget, float(self.check))
         asked = maps if standardize else declared
         histograms = pooled or histogram_stages(n, asked, dataset, budget, target)
         given = None if standardize or self.uncertainty else self.public
-        weighing, reason = public_stages(n, given, stated.data_norm, domain, dataset, budget)
+        # Requested maps are of columns as they are declared.
+        ranges = ranges and not histograms
+        weighing, reason = public_stages(n, given, stated.data_norm, domain, dataset, budget, ranges=ranges)
         if used:
             reason = used
         elif given is not self.public:

@@ -1,8 +1,9 @@
 """Public rows in a fit: whether they are used, what that costs, and what the statement says of them.
 
-Weights of columns follow from public rows (`dpcvx.data.public_rows`). Rows from elsewhere may be misleading,
-so the fit first counts, with noise, the private rows that are long enough once their columns are weighted,
-and does without the weights if fewer than half are.
+Weights or ranges of columns follow from public rows (`dpcvx.data.public_rows`). Rows from elsewhere may be
+misleading, so the fit first counts, with noise, the private rows that are like them: those that are long
+enough once their columns are weighted, or that lie near the public ones. It does without the weights or the
+ranges if too few are.
 """
 
 from __future__ import annotations
@@ -11,14 +12,19 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from dpcvx.accounting import Budget, gaussian_mu, spendable
-from dpcvx.arrays import Vector
 from dpcvx.data import Dataset
 from dpcvx.data.columns import Columns
 from dpcvx.data.public_rows import (
     LongRows,
+    NearRows,
+    RowCount,
+    column_ranges,
     column_weights,
     fit_score,
+    narrowed_columns,
     read_public,
     split_public,
     weighted_columns,
@@ -32,13 +38,14 @@ from dpcvx.solvers.defaults import default
 from dpcvx.words import quantity
 
 __all__ = [
+    "PUBLIC",
     "UNUSED",
     "USED",
-    "PublicWeights",
+    "PublicColumns",
+    "public_columns",
     "public_score",
     "public_stages",
-    "public_weights",
-    "release_weights",
+    "release_columns",
 ]
 
 FLOOR: float = default("estimators.public_rows.FLOOR")
@@ -46,58 +53,91 @@ LONG: float = default("estimators.public_rows.LONG")
 SHARE: float = default("estimators.public_rows.SHARE")
 LEAST: float = default("estimators.public_rows.LEAST")
 LARGEST_NOISE: float = default("estimators.public_rows.LARGEST_NOISE")
+RANGE: float = default("estimators.public_rows.RANGE")
+NEAR: float = default("estimators.public_rows.NEAR")
+LEAST_NEAR: float = default("estimators.public_rows.LEAST_NEAR")
+RANGE_SHARE: float = default("estimators.public_rows.RANGE_SHARE")
+RANGE_NOISE: float = default("estimators.public_rows.RANGE_NOISE")
+LARGEST_RANGE_NOISE: float = default("estimators.public_rows.LARGEST_RANGE_NOISE")
 UNUSED = "public rows are not used: "
 USED = "public rows are used: "
+PUBLIC = "declared, and of numbers narrowed to ranges from public rows, which a released count confirmed"
 QUESTION = NoisyRowCount.traits.question
 
 
 @dataclass(frozen=True, eq=False)
-class PublicWeights:
-    """Weights of the features from public rows, and the released count by which they are used or not."""
+class PublicColumns:
+    """Columns with weights or ranges from public rows, and the released count by which they are used."""
 
     rows: int  # number of public rows
-    weights: Vector
-    count: float | None = None  # noisy number of private rows that are long enough with the weights
+    question: RowCount  # private rows that are like the public ones
+    columns: Columns  # with the weights or the ranges
+    least: float  # share of the private rows that must be like the public ones
+    count: float | None = None  # noisy number of them
     share: float = 0.0  # the same over the number of records
 
     @property
     def used(self) -> bool:
-        """Whether enough private rows are long with the weights."""
-        return self.count is not None and self.share >= LEAST
+        """Whether enough private rows are like the public ones."""
+        return self.count is not None and self.share >= self.least
+
+    @property
+    def narrows(self) -> bool:
+        """Whether numbers are clipped to ranges from public rows."""
+        return self.used and isinstance(self.question, NearRows)
 
     @property
     def fact(self) -> str:
         """Entry of the statement."""
         given = f"{quantity(self.rows, 'public row')} were given, which nothing here protects"
-        seen = f"a noisy count finds {self.share:.0%} of the private rows at their full length with them"
-        if self.used:
+        seen = f"a noisy count finds {self.share:.0%} of the private rows "
+        if isinstance(self.question, NearRows):
+            seen += "near them"
+            use = f"numbers are clipped to {RANGE:g} of their standard deviations around their means"
+        else:
+            seen += "at their full length with them"
             use = "features are multiplied by weights that follow from them, before rows are shrunk"
+        if self.used:
             return f"{given}; {use}: {seen}"
         return f"{given}, and not used: {seen}, so that they are unlike the private rows"
 
 
 def public_stages(
-    n: int, public: Any, data_norm: float | None, domain: Domain, dataset: Dataset, budget: Budget
+    n: int,
+    public: Any,
+    data_norm: float | None,
+    domain: Domain,
+    dataset: Dataset,
+    budget: Budget,
+    *,
+    ranges: bool,
 ) -> tuple[tuple[Stage, ...], str]:
-    """Return the stage that counts long rows: one, or none with the reason.
+    """Return the stage that counts the rows that are like public ones: one, or none with the reason.
 
     `n`: number of records; `public`: as the user gives it, or None; `data_norm`: as declared; `dataset`: only
-    its kind is used, no record; `budget`: of the whole fit. Whether records are standardised is decided
-    before.
+    its kind is used, no record; `budget`: of the whole fit; `ranges`: whether the fit can use ranges of
+    numbers. Whether records are standardised is decided before.
     """
     if public is None:
         return (), ""
-    if data_norm is None or not isinstance(domain, HasEuclideanRadius):
-        return (), UNUSED + "they weight the columns of fits with data_norm in an l2 ball"
+    if not ranges and (data_norm is None or not isinstance(domain, HasEuclideanRadius)):
+        return (), UNUSED + (
+            "beside standardised fits, they weight the columns of fits with data_norm in an l2 ball, and "
+            "give regressions ranges of numbers in place of declared bounds"
+        )
     if not getattr(dataset, "has_raw_cells", False):
-        return (), UNUSED + "these records are stored quantised, and cannot be weighted any more"
+        return (), UNUSED + "these records are stored quantised, and their columns cannot be changed any more"
     neighbours = budget.neighbours
     if budget.delta == 0 or not neighbours.replaces or neighbours.rows > 1:
         return (), UNUSED + "they need delta > 0, relation='replace' and no max_rows"
     paid = spendable(budget)
-    mu = math.sqrt(SHARE) * gaussian_mu(paid.epsilon, paid.delta)
-    count = NoisyRowCount(n, 1, (), 1 / mu, neighbours)
-    if count.noise > LARGEST_NOISE * n:
+    mu = gaussian_mu(paid.epsilon, paid.delta)
+    # A range that is wrong costs more than a weight: more may be paid to see it, and no more than is needed.
+    multiplier = (
+        max(RANGE_NOISE * n, 1 / (math.sqrt(RANGE_SHARE) * mu)) if ranges else 1 / (math.sqrt(SHARE) * mu)
+    )
+    count = NoisyRowCount(n, 1, (), multiplier, neighbours)
+    if count.noise > (LARGEST_RANGE_NOISE if ranges else LARGEST_NOISE) * n:
         return (), UNUSED + "with so few records and this epsilon nobody could see whether they mislead"
     return (Stage(count, 1),), ""
 
@@ -124,26 +164,35 @@ def public_score(
     return score, f"{USED}{given}; a score fitted to them is one more feature, whose weight the fit finds"
 
 
-def public_weights(
-    stages: tuple[Stage, ...], public: Any, dataset: Dataset, columns: Columns
-) -> PublicWeights | None:
-    """Return the weights of a planned fit; None where the plan does without public rows.
+def public_columns(
+    stages: tuple[Stage, ...], public: Any, data_norm: float | None, dataset: Dataset, columns: Columns
+) -> PublicColumns | None:
+    """Return the columns of a planned fit with weights or ranges; None where it does without public rows.
 
-    `dataset`: its columns are used, and no record; `columns`: as declared.
+    `data_norm`: as declared; `dataset`: its columns are used, and no record; `columns`: as declared.
     """
     if not any(stage.mechanism.traits.question == QUESTION for stage in stages):
         return None
     table = read_public(split_public(public)[0], dataset.table)
-    return PublicWeights(table.n, column_weights(table, columns, floor=FLOOR, long=LONG))
+    if data_norm is not None:
+        weights = column_weights(table, columns, floor=FLOOR, long=LONG)
+        weighted = weighted_columns(columns, weights)
+        return PublicColumns(table.n, LongRows(columns, weights), weighted, LEAST)
+    mean, deviation, farthest = column_ranges(table, columns)
+    limit = np.where(deviation > 0, NEAR * farthest, np.inf)
+    question = NearRows(columns, mean - limit, mean + limit)
+    return PublicColumns(table.n, question, narrowed_columns(columns, mean, RANGE * deviation), LEAST_NEAR)
 
 
-def release_weights(
-    stages: tuple[Stage, ...], public: PublicWeights, dataset: Dataset, columns: Columns, answers: Answers
-) -> tuple[PublicWeights, Columns]:
-    """Release the count that was paid for; return it, and the columns, weighted if enough rows are long."""
+def release_columns(
+    stages: tuple[Stage, ...], public: PublicColumns, dataset: Dataset, columns: Columns, answers: Answers
+) -> tuple[PublicColumns, Columns]:
+    """Release the count that was paid for; return it, and the columns that it decides for.
+
+    `columns`: as declared.
+    """
     asked = (stage.mechanism for stage in stages if stage.mechanism.traits.question == QUESTION)
     mechanism = as_counts(next(asked))
-    question = LongRows(columns, public.weights)
-    count = float(answers.give(("public",), lambda rng: mechanism(question, dataset, rng))[0])
+    count = float(answers.give(("public",), lambda rng: mechanism(public.question, dataset, rng))[0])
     seen = replace(public, count=count, share=min(max(count / mechanism.n, 0.0), 1.0))
-    return seen, weighted_columns(columns, public.weights) if seen.used else columns
+    return seen, seen.columns if seen.used else columns

@@ -18,7 +18,7 @@ from dpcvx.mechanisms.mechanism import Mechanism, Traits, check_capacity
 if TYPE_CHECKING:
     from dpcvx.data import Dataset, RecognisedCells
     from dpcvx.data.bins import CellsInBins
-    from dpcvx.data.public_rows import LongRows
+    from dpcvx.data.public_rows import RowCount
     from dpcvx.noise import Generator
 
 __all__ = ["NoisyBinCounts", "NoisyCounts", "NoisyPooledCounts", "NoisyRowCount", "as_counts"]
@@ -86,7 +86,7 @@ class NoisyCounts(GaussianMechanism):
         return 0.0
 
     def __call__(
-        self, question: RecognisedCells | CellsInBins | LongRows, data: Dataset, rng: Generator
+        self, question: RecognisedCells | CellsInBins | RowCount, data: Dataset, rng: Generator
     ) -> Vector:
         """Return the noisy counts of a data set's raw cells, in the order of the question."""
         if (question.numbers, question.levels) != (self.numbers, self.levels):
@@ -171,7 +171,7 @@ class NoisyPooledCounts(NoisyBinCounts):
         return self.gaussians[0].room(self.cells * 2**LATTICE_BITS)
 
     def __call__(
-        self, question: RecognisedCells | CellsInBins | LongRows, data: Dataset, rng: Generator
+        self, question: RecognisedCells | CellsInBins | RowCount, data: Dataset, rng: Generator
     ) -> Vector:
         """Return the noisy counts of a data set's raw cells, in the order of the bins."""
         if not isinstance(question, PooledCells) or len(question.columns) != self.cells:
@@ -181,19 +181,20 @@ class NoisyPooledCounts(NoisyBinCounts):
 
 @dataclass(frozen=True)
 class NoisyRowCount(NoisyCounts):
-    """Number of rows that are long once their columns are multiplied by public weights.
+    """Number of rows that are like public ones, by a public test of each row alone.
 
-    Question: S(D) = sum_i s_i with s_i = 1 if the stored row of record i, weighted, has norm 1 or more, and 0
-    otherwise. The answer is S + 2^-20 K with K = round(scale Z), Z standard normal.
+    Question: S(D) = sum_i s_i with s_i = 1 if record i passes the test, and 0 otherwise. With public weights
+    of columns the stored row, weighted, has norm 1 or more; with public ranges no number is beyond public
+    limits. The answer is S + 2^-20 K with K = round(scale Z), Z standard normal.
 
-    Sensitivity (l2): 1 under replace-one and under add/remove, whatever the weights are: it is that of one
-    number of `NoisyCounts`. Of weighted records the sum of the weights is a second entry: sqrt(2)
-    (PRIVACY_MATH §16, §18).
+    Sensitivity (l2): 1 under replace-one and under add/remove, whatever the test is: it is that of one number
+    of `NoisyCounts`. Of weighted records the sum of the weights is a second entry: sqrt(2) (PRIVACY_MATH §16,
+    §18).
 
     Event: Gaussian(noise_multiplier).
     """
 
-    traits: ClassVar[Traits] = Traits("count of long rows", measures=True)
+    traits: ClassVar[Traits] = Traits("count of rows like public ones", measures=True)
 
 
 def as_counts(mechanism: Mechanism) -> NoisyCounts:

@@ -23,7 +23,7 @@ from dpcvx.errors import ClusterFailed, Incompatible, WrongValue
 if TYPE_CHECKING:
     from dpcvx.data.bins import CellsInBins
     from dpcvx.data.columns import Columns
-    from dpcvx.data.public_rows import LongRows
+    from dpcvx.data.public_rows import RowCount
     from dpcvx.data.table import Table
     from dpcvx.data.table_schema import TableSchema
     from dpcvx.data.target import Target
@@ -166,7 +166,7 @@ class DaskDataset:
         """The graph gives the raw cells again."""
         return True
 
-    def count(self, question: RecognisedCells | CellsInBins | LongRows) -> IntVector:
+    def count(self, question: RecognisedCells | CellsInBins | RowCount) -> IntVector:
         """Return the exact counts of recognised cells: each worker counts in its partitions."""
         from dask import delayed
 
@@ -239,7 +239,7 @@ class _Prepare:
 
 
 def _counts(
-    question: RecognisedCells | CellsInBins | LongRows,
+    question: RecognisedCells | CellsInBins | RowCount,
     kind: _Kind,
     split: PartitionSplit,
     X: Any,

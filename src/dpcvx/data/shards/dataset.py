@@ -12,7 +12,7 @@ from dpcvx.accounting import REPLACE_ONE
 from dpcvx.arrays import IntVector, Vector
 from dpcvx.data.bins import CellsInBins
 from dpcvx.data.columns import Columns
-from dpcvx.data.public_rows import LongRows
+from dpcvx.data.public_rows import RowCount
 from dpcvx.data.quantise import Quantiser
 from dpcvx.data.recognised import RecognisedCells
 from dpcvx.data.shards.folder import Store
@@ -112,9 +112,9 @@ class Shards:
             return {}
         return {"y_enforced": "clipped; a missing target was stored as the middle of the bounds"}
 
-    def count(self, question: RecognisedCells | CellsInBins | LongRows) -> IntVector:
+    def count(self, question: RecognisedCells | CellsInBins | RowCount) -> IntVector:
         """Return the exact counts of recognised cells, which were taken when the shards were written."""
-        if isinstance(question, CellsInBins | LongRows):
+        if isinstance(question, CellsInBins | RowCount):
             raise Incompatible(f"The records in {self.folder} are stored quantised, without their cells.")
         self._levels(question.target)  # refuses other classes or bounds than the stored ones
         stored = [self._store.arrays(index)[RECOGNISED] for index in range(len(self._shards))]
