@@ -1,114 +1,117 @@
-"""Scales of columns from public rows, and a private test of them: is it worth building?
+"""Ranges of numbers from public rows in regressions with few records: honest rows, and rows that mislead.
 
-python benchmarks/public_scales.py            # 2 splits, into docs/figures/public_scales.json
+python benchmarks/public_scales.py            # 2 splits, into docs/public_rows.md and its figures
 
-A prototype in terms of the estimators that exist. The first 100 records of a development table are public,
-without targets; the private ones are standardised by the means and standard deviations of the public numbers,
-clipped at three of them, before a default fit with bounds (-1, 1). "squeezed" rows mislead: each of their
-numbers is moved nine tenths of the way to the lower end of its bounds. Fits that standardise by released
-numbers anyway are left out. The test releases the mean square of
-all clipped cells of the private numbers, for a share of mu^2: where it is not within a factor of two of that
-of the public rows, the fit is the default one, with what is left of the budget. Scores are AUC or R^2, as
-differences from the default without public rows.
+The first 100 records of a development table are public, without targets; the others are private. Default fits
+with and without public rows are compared, on the questions with at most 8,000 records whose plan counts the
+rows that are near public ones; the others standardise their columns or predict a constant. Rows mislead where
+
+- "squeezed": all numbers are moved nine tenths of the way to the lower end of their bounds;
+- "shifted": all numbers are moved up by half the width of their bounds, and clipped to these;
+- "narrow": all numbers are moved nine tenths of the way to their means;
+- "one column": the number that is most correlated with the target is squeezed, the others are honest;
+- "selected": they are a hundred of the fifth of the records with the lowest values of that number.
+
+Scores are R^2, as differences from the default without public rows.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import math
-import time
 import warnings
 from typing import Any
 
 import numpy as np
 
 import tables
-from figures import FOLDER
+from dpcvx import PrivateLinearRegression
+from figures import save, write_part
 
 PUBLIC = 100
-SHARE = 0.05  # of mu^2 for the test
+MOST = 8000
 EPSILONS = (0.1, 0.3)
+KINDS = ("honest", "squeezed", "shifted", "narrow", "one column", "selected")
 
 
-def _kind(task: Any) -> Any:
-    from dpcvx import PrivateLinearRegression, PrivateLogisticRegression
-
-    return PrivateLogisticRegression if task.classifies else PrivateLinearRegression
-
-
-def fit(task: Any, X: Any, y: Any, test: Any, settings: dict[str, Any]) -> float:
-    """Return the score of a fit to some columns, with declarations changed by settings."""
-    model = _kind(task)(**{**task.declared, **settings}).fit(X, y)
-    return task.scored(getattr(model, "decision_function", model.predict)(test))
-
-
-def scores(task: Any, epsilon: float, seed: int, *, squeezed: bool) -> dict[str, float]:
-    """Return scores of the default, of public scales, and of public scales that are tested first."""
-    from dpcvx.accounting import gaussian_epsilon, gaussian_mu
-
+def public_rows(task: tables.TableTask) -> dict[str, Any]:
+    """Return public rows of each kind; all but "selected" follow from the first records."""
     names = list(task.declared["bounds"])
+    low, high = np.array([task.declared["bounds"][name] for name in names]).T
+    rows, rest, y = task.X.iloc[:PUBLIC], task.X.iloc[PUBLIC:], task.y[PUBLIC:]
+    numbers, private = rows[names].to_numpy(np.float64), rest[names].to_numpy(np.float64)
+    related = [abs(np.nan_to_num(np.corrcoef(column, y)[0, 1])) for column in private.T]
+    best = int(np.argmax(related))
+    squeezed, mean = low + 0.1 * (numbers - low), numbers.mean(axis=0)
+    one = numbers.copy()
+    one[:, best] = squeezed[:, best]
+    lowest = np.argsort(private[:, best], kind="stable")[: len(private) // 5]
+    chosen = {
+        "honest": numbers,
+        "squeezed": squeezed,
+        "shifted": np.clip(numbers + 0.5 * (high - low), low, high),
+        "narrow": mean + 0.1 * (numbers - mean),
+        "one column": one,
+    }
+    found = {kind: rows.assign(**dict(zip(names, each.T, strict=True))) for kind, each in chosen.items()}
+    return {**found, "selected": rest.iloc[lowest[:: max(1, len(lowest) // PUBLIC)][:PUBLIC]]}
+
+
+def gains(task: tables.TableTask, epsilon: float, seed: int) -> dict[str, tuple[float, bool]]:
+    """Return the gain of each kind of public rows, and whether their ranges were used; empty without any."""
     X, y = task.X.iloc[PUBLIC:].reset_index(drop=True), task.y[PUBLIC:]
-    rows, n = task.X.iloc[:PUBLIC].copy(), len(y)
-    low = np.array([task.declared["bounds"][name][0] for name in names])
-    if squeezed:
-        rows[names] = low + 0.1 * (rows[names] - low)
-    mean, deviation = (
-        rows[names].mean(),
-        rows[names].std().clip(lower=1e-3 * (rows[names].abs().max() + 1e-9)),
-    )
+    given = {**task.declared, "epsilon": epsilon, "delta": 1 / len(y) ** 2, "random_state": seed}
 
-    def scaled(table: Any) -> Any:
-        again = table.copy()
-        again[names] = ((table[names] - mean) / (3 * deviation)).clip(-1, 1)
-        return again
+    def fit(public: Any) -> tuple[float, str]:
+        fitted = PrivateLinearRegression(**given, public=public).fit(X, y)
+        said = fitted.privacy_statement_.bounds.get("public_rows", "")
+        return max(task.scored(fitted.predict(task.X_test)), -1.0), said
 
-    delta = 1 / n**2
-    facts = {"epsilon": epsilon, "delta": delta, "random_state": seed}
-    public = {"bounds": dict.fromkeys(names, (-1, 1))}
-    default = _kind(task)(**task.declared, **facts)
-    if default.plan(n, list(X)).solver.standardises:
+    default = PrivateLinearRegression(**given).plan(len(y), list(X)).solver
+    if default.standardises or default.constant:
         return {}
-    found = {"default": fit(task, X, y, task.X_test, facts)}
-    found["public"] = fit(task, scaled(X), y, scaled(task.X_test), {**facts, **public})
-    mu = gaussian_mu(epsilon, delta)
-    left = {**facts, "epsilon": gaussian_epsilon(mu * math.sqrt(1 - SHARE), delta)}
-    own, expected = ((scaled(each)[names] ** 2).to_numpy().mean() for each in (X, rows))
-    answer = own + np.random.default_rng(seed).normal() / (n * mu * math.sqrt(SHARE))
-    if expected / 2 < answer < 2 * expected:
-        found["tested"] = fit(task, scaled(X), y, scaled(task.X_test), {**left, **public})
-    else:
-        found["tested"] = fit(task, X, y, task.X_test, left)
+    without, found = fit(None)[0], {}
+    for kind, rows in public_rows(task).items():
+        score, said = fit(rows)
+        if "near them" not in said:
+            return {}
+        found[kind] = score - without, "not used" not in said
     return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--minutes", type=float, default=1e9, help="stop after so many")
+    parser.add_argument("--seeds", type=int, default=2, help="splits of each table")
+    parser.add_argument("--draws", type=int, default=2, help="fits to each split")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    end = time.monotonic() + 60 * options.minutes
-    gains: dict[str, list[float]] = {}
+    lines = [f"| ε | {' | '.join(KINDS)} |", f"|---|{'---|' * len(KINDS)}"]
+    figures: dict[str, Any] = {"splits": options.seeds, "draws": options.draws}
+    found: dict[tuple[float, str], dict[str, list[tuple[float, bool]]]] = {}
     for question in tables.questions(tables.DEVELOPMENT):
-        for seed in range(options.seeds):
-            if time.monotonic() > end:
-                break
+        for seed in range(options.seeds if question.positive is None else 0):
             task = tables.load(question, seed)
-            if not 3 * PUBLIC <= len(task.y) <= 8000 or not task.declared["bounds"]:
+            if not 3 * PUBLIC <= len(task.y) <= MOST or not task.declared["bounds"]:
                 continue
-            for epsilon, squeezed in ((e, s) for e in EPSILONS for s in (False, True)):
-                found = scores(task, epsilon, seed, squeezed=squeezed)
-                for name in ("public", "tested") if found else ():
-                    gain = max(found[name], -1.0) - max(found["default"], -1.0)
-                    key = f"{'labels' if task.classifies else 'numbers'} eps{epsilon:g} {name}"
-                    gains.setdefault(f"{key}{' squeezed' if squeezed else ''}", []).append(gain)
-    figures = {}
-    for key, each in sorted(gains.items()):
-        mean, error = np.mean(each), np.std(each, ddof=1) / math.sqrt(len(each))
-        print(f"{key}: {mean:+.4f} ± {error:.4f} ({len(each)} fits)", flush=True)
-        figures[key] = [round(float(mean), 4), round(float(error), 4), len(each)]
-    (FOLDER / "public_scales.json").write_text(json.dumps(figures, indent=1) + "\n")
+            for epsilon in EPSILONS:
+                for draw in range(options.draws):
+                    for kind, each in gains(task, epsilon, 100 * draw + seed).items():
+                        found.setdefault((epsilon, kind), {}).setdefault(task.name, []).append(each)
+    for epsilon in EPSILONS:
+        cells = []
+        for kind in KINDS:
+            each = list(found[epsilon, kind].values())
+            means = [np.mean([gain for gain, _ in table]) for table in each]
+            used = float(np.mean([used for table in each for _, used in table]))
+            mean, error = float(np.mean(means)), float(np.std(means, ddof=1)) / math.sqrt(len(means))
+            key = f"{kind}_eps{epsilon:g}"
+            figures |= {key: mean, f"{key}_error": error, f"{key}_used": used}
+            cells.append(f"{mean:+.3f} ± {error:.3f} ({used:.0%})")
+        figures[f"tables_eps{epsilon:g}"] = len(each)
+        lines.append(f"| {epsilon:g}, {len(each)} tables | {' | '.join(cells)} |")
+        print(lines[-1], flush=True)
+    save("public_scales", figures)
+    write_part("public_rows.md", "public ranges", lines)
 
 
 if __name__ == "__main__":

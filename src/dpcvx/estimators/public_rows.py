@@ -61,7 +61,7 @@ RANGE_NOISE: float = default("estimators.public_rows.RANGE_NOISE")
 LARGEST_RANGE_NOISE: float = default("estimators.public_rows.LARGEST_RANGE_NOISE")
 UNUSED = "public rows are not used: "
 USED = "public rows are used: "
-PUBLIC = "declared, and of numbers narrowed to ranges from public rows, which a released count confirmed"
+PUBLIC = "declared, and of numbers narrowed to ranges from public rows, which a noisy count confirmed"
 QUESTION = NoisyRowCount.traits.question
 
 
