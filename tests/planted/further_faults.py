@@ -286,8 +286,8 @@ FURTHER: tuple[Fault, ...] = (
         (
             "a row that is like public ones counts twice",
             "data/public_rows.py",
-            "total_of(self.counted(table)[:, None], weights)",
-            "2 * total_of(self.counted(table)[:, None], weights)",
+            "total_of(self.passes(table)[:, None], weights)",
+            "2 * total_of(self.passes(table)[:, None], weights)",
             "privacy/test_public_ranges.py",
         ),
         (

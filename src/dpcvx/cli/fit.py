@@ -93,7 +93,8 @@ def fit(
         typer.Option(
             help="Table of rows that may be published, with the columns of the data; they weight the columns "
             "of a fit with --data-norm, narrow the ranges of numbers of a regression with few records, and "
-            "with the target's column give a standardised fit a score as one more feature. Never rows of people who are in the data: nothing protects them."
+            "with the target's column give a standardised fit a score as one more feature. Never rows of "
+            "people who are in the data: nothing protects them."
         ),
     ] = None,
     ledger: LedgerUrl = None,

@@ -220,13 +220,13 @@ class RowCount:
         """No levels are counted."""
         return ()
 
-    def counted(self, table: Table) -> NDArray[np.bool_]:
-        """Say of every row whether it counts, shape (n,)."""
+    def passes(self, table: Table) -> NDArray[np.bool_]:
+        """Say of every row whether it passes the test, shape (n,)."""
         raise NotImplementedError
 
     def of(self, table: Table, y: Any, weights: IntVector | None = None) -> IntVector:
         """Return the exact count in some records; with weights of rows, their sum follows."""
-        count = total_of(self.counted(table)[:, None], weights)
+        count = total_of(self.passes(table)[:, None], weights)
         return count if weights is None else np.append(count, weights.sum())
 
 
@@ -239,7 +239,7 @@ class LongRows(RowCount):
 
     weights: Vector  # public
 
-    def counted(self, table: Table) -> NDArray[np.bool_]:
+    def passes(self, table: Table) -> NDArray[np.bool_]:
         """Say of every row whether it is long."""
         quantiser = Quantiser(Bounds(1.0, 1.0), self.columns.center, self.columns.scale)
         return _squared_norms(self.columns.rows(table, quantiser), self.weights) >= 1
@@ -255,7 +255,7 @@ class NearRows(RowCount):
     low: Vector  # low, high: public limits of each feature
     high: Vector
 
-    def counted(self, table: Table) -> NDArray[np.bool_]:
+    def passes(self, table: Table) -> NDArray[np.bool_]:
         """Say of every row whether all its features are within the limits."""
         near = np.ones(table.n, dtype=np.bool_)
         for start, block in _blocks(table, self.columns):

@@ -92,8 +92,8 @@ PARAMETERS = {
         "a fit with ``data_norm`` in an l2 ball, before rows are shrunk; 1 % of the budget shows whether "
         "they mislead. In a standardised fit a score fitted to public rows and their targets is one more "
         "feature. In a regression with too few records to standardise they narrow the ranges of numbers, if "
-        "a noisy count finds the private rows near them. The guarantee does not depend on them. Never give rows of people who are in X: nothing "
-        "protects public rows.",
+        "a noisy count, for at most 5 % of the budget, finds the private rows near them. The guarantee does "
+        "not depend on public rows. Never give rows of people who are in X: nothing protects public rows.",
         instead="--public",
     ),
     "fit_intercept": Parameter(

@@ -583,8 +583,8 @@ _LISTED = (
             "of the records: public rows are not used if the count has a larger standard deviation",
             "not measured: four standard deviations between nine tenths and a half", predicts=False),
     Default("estimators.public_rows.RANGE", 1.5,
-            "standard deviations of a public number around its mean to which private cells are clipped; with 1 "
-            "R^2 is the same, with 2 and 3 it gains a quarter and a half to two thirds less",
+            "standard deviations of a public number around its mean to which private cells are clipped; with "
+            "1 R^2 is the same, with 2 and 3 it gains less",
             "benchmarks/public_scales.py", predicts=False),
     Default("estimators.public_rows.NEAR", 1.5,
             "a private row is near the public ones if no number is farther from its public mean than this "
@@ -600,7 +600,7 @@ _LISTED = (
             "benchmarks/public_scales.py", predicts=False),
     Default("estimators.public_rows.LARGEST_RANGE_NOISE", 0.15,
             "of the records: ranges are not used if the count has a larger standard deviation",
-            "not measured: what the largest share pays for with the fewest records of a model", predicts=False),
+            "not measured: the largest share pays for it with the fewest records of a model", predicts=False),
     Default("estimators.regressors.HUBER_SHARE", 0.1,
             "default threshold of Huber's loss, of the width of y_bounds",
             "not measured: a tenth of the range is an outlier in most tables", predicts=False),
