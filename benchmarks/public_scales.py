@@ -1,6 +1,6 @@
 """Ranges of numbers from public rows in regressions with few records: honest rows, and rows that mislead.
 
-python benchmarks/public_scales.py            # 2 splits, into docs/public_rows.md and its figures
+python benchmarks/public_scales.py            # 2 splits, 4 fits to each, into docs/public_rows.md
 
 The first 100 records of a development table are public, without targets; the others are private. Default fits
 with and without public rows are compared, on the questions with at most 8,000 records whose plan counts the
@@ -82,7 +82,7 @@ def gains(task: tables.TableTask, epsilon: float, seed: int) -> dict[str, tuple[
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=2, help="splits of each table")
-    parser.add_argument("--draws", type=int, default=2, help="fits to each split")
+    parser.add_argument("--draws", type=int, default=4, help="fits to each split")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     lines = [f"| ε | {' | '.join(KINDS)} |", f"|---|{'---|' * len(KINDS)}"]
