@@ -210,6 +210,42 @@ def test_fits_without_ranges_say_that_public_rows_are_not_used(given):
     assert "are clipped" not in said_of(found)
 
 
+def test_shards_say_that_their_cells_cannot_be_changed(tmp_path):
+    declared = {name: GIVEN[name] for name in ("bounds", "y_bounds")}
+    shards = dpcvx.from_batches([records()], store=tmp_path, verbose=0, **declared)
+    given = {name: value for name, value in GIVEN.items() if name not in declared}
+    with pytest.warns(UserWarning, match="Public rows are not used: these records are stored quantised"):
+        found = dpcvx.PrivateLinearRegression(**given, public=records(100, 1)[0]).fit(shards)
+    assert "not used" in said_of(found)
+
+
+def test_additive_models_are_straight_lines_within_the_ranges():
+    found = dpcvx.PrivateAdditiveRegressor(**GIVEN, public=records(100, 1)[0]).fit(*records())
+    assert not found.plan_.solver.standardises
+    assert "near them" in said_of(found)
+    low, high = (np.array(found.privacy_statement_.bounds["bounds"][end]) for end in ("low", "high"))
+    far = found.predict(np.vstack([np.full(D, -1e6), np.full(D, 1e6)]))
+    np.testing.assert_allclose(far, found.predict(np.vstack([low, high])), rtol=1e-9)
+
+
+def test_the_command_line_narrows_ranges(tmp_path, monkeypatch):
+    from typer.testing import CliRunner
+
+    from dpcvx.cli import app
+
+    monkeypatch.chdir(tmp_path)
+    names = [f"x{j}" for j in range(D)]
+    for name, (X, y) in (("private", records()), ("open", records(100, 1))):
+        text = ",".join([*names, "y"])
+        np.savetxt(f"{name}.csv", np.column_stack([X, y]), delimiter=",", header=text, comments="")
+    lines = ["[bounds]", *(f"{name} = [0, 1000]" for name in names), "[target]", 'column = "y"']
+    (tmp_path / "b.toml").write_text("\n".join([*lines, "bounds = [-20, 20]"]))
+    given = "fit private.csv --bounds b.toml --model linear --epsilon 0.3 --delta 1e-6 --seed 0 --quiet"
+    done = CliRunner().invoke(app, f"{given} --public open.csv --out m.json".split())
+    assert done.exit_code == 0, done.output
+    assert "numbers are clipped" in said_of(dpcvx.load("m.json"))
+
+
 def test_a_replayed_fit_differs_by_the_sensitivity_alone(fitted):
     """With the released count fixed, neighbours differ in one stored row."""
     from dpcvx.audit import discrepancies, record, replay
