@@ -509,7 +509,8 @@ class Planning(Parameters):
         n_iter = None if self.n_iter is None else int(self.n_iter)
         # Standard errors are those of the loss's own minimiser.
         clip = joint or (residual_clip(problem) if self.uncertainty else default_clip(problem, n, budget))
-        phases = PHASES if problem.loss.target == "labels" and not self.uncertainty else ()
+        measured = problem.loss.target == "labels" or problem.loss.link == "identity"
+        phases = PHASES if measured and not self.uncertainty else ()
         if self.solver == "auto":
             kinds = self._automatic(problem)
             if self.n_iter is not None:

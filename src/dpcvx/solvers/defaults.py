@@ -549,8 +549,9 @@ _LISTED = (
             "of the bounds: a range that is wider gains little, and cells are left alone",
             "not measured: a uniform column has 0.9", predicts=False),
     Default("estimators.planning.PHASES", (2 / 9, 4 / 9, 6 / 9, 7 / 9, 8 / 9, 1.0),
-            "ends of the phases of a classifier's descent that have noise of their own: three before the "
-            "last third and three in it keep nearly all that a noise for every step would gain",
+            "ends of the phases of a descent that have noise of their own: three before the last third and "
+            "three in it keep nearly all that a noise for every step would gain. Linear regressions of the "
+            "development list with n mu/d of 5 to 100 gained 0.003 of R^2 on average over 58 cells",
             "benchmarks/accuracy.py", predicts=False),
     Default("estimators.planning.CHECK", 0.01,
             "of mu^2 for counts of recognised cells: half a per cent of noise on the fit",
