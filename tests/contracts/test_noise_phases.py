@@ -134,3 +134,17 @@ def test_statements_name_the_noise_of_each_phase_and_are_verified():
     for other in (model.set_params(uncertainty=0.2), regression):
         questions = [stage.mechanism.traits.question for stage in other.plan(5000, 2).stages]
         assert questions.count("gradient") == 1
+
+
+@pytest.mark.parametrize("kind", ["PrivateLinearRegression", "PrivateLogisticRegression"])
+def test_default_fits_have_phases_and_those_with_standard_errors_do_not(kind):
+    def phases(**settings):
+        y = {"classes": (0, 1)} if "Logistic" in kind else {"y_bounds": (0, 1)}
+        model = getattr(dp, kind)(epsilon=1.0, bounds=(0, 1), **y, **settings)
+        solver = model.plan(5_000, 10).solver
+        while not hasattr(solver, "phases"):
+            solver = solver.solver
+        return solver.phases
+
+    assert phases() == PHASES
+    assert not phases(standardize=False, uncertainty=0.2)
