@@ -98,10 +98,13 @@ class NoisyGradient(GaussianMechanism):
         gaussian = self._gaussian(residual_bound(self.problem, None, self.clip), features)
         return self.noise_multiplier * int(gaussian.sensitivity) * SUM_UNIT / self.n
 
-    def noise_at(self, theta: Vector) -> float:
-        """Return the standard deviation of one coordinate of the answer at a public theta."""
+    def noise_at(self, theta: Vector, features: int | None = None) -> float:
+        """Return the standard deviation of one coordinate of the answer at a public theta.
+
+        `features`: number of features of the support, of a gradient on one; the largest by default.
+        """
         bound = residual_bound(self.problem, self.problem.margin_bound(theta), self.clip)
-        return self._gaussian(bound, self._features).scale * SUM_UNIT / self.n
+        return self._gaussian(bound, features or self._features).scale * SUM_UNIT / self.n
 
     def on(self, features: int) -> Problem:
         """Return the problem on a support of that many features."""

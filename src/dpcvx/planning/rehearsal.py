@@ -208,6 +208,10 @@ class _SceneOracle(Asking):
                 return self._second_moments(mechanism, noise)
         return self._best_vertex(mechanism, noise)
 
+    def withdraw(self, theta: Vector, start: Vector, caution: str) -> Vector:
+        """Return the parameter: predictions are of fits that find something."""
+        return theta
+
     def _difference(self, mechanism: Any, theta: Vector, anchor: Vector) -> Vector:
         """Change of the gradient, with noise in proportion to the distance."""
         problem = mechanism.problem

@@ -114,6 +114,11 @@ class Asking:
         """Release, with the parameter, the region of the rows, and a caution: functions of answers."""
         self.region, self.caution = region, caution
 
+    def withdraw(self, theta: Vector, start: Vector, caution: str) -> Vector:
+        """Release a start in place of a parameter that answers show to be noise, with a caution."""
+        self.caution = caution
+        return start
+
     def publish(self, uncertainty: Uncertainty) -> None:
         """Release, with the parameter, how uncertain it is: a function of answers and public numbers."""
         self.uncertainty = uncertainty

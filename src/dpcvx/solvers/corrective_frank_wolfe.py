@@ -18,6 +18,7 @@ from dpcvx.plans import Asking, Plan, Solver, Stage, check_count, require
 from dpcvx.problem import Problem
 from dpcvx.solvers.defaults import default
 from dpcvx.solvers.descent import gradient_noise
+from dpcvx.solvers.evidence import Evidence
 from dpcvx.solvers.typical_data import Harmonic
 
 __all__ = ["NoisyCorrectiveFrankWolfe"]
@@ -39,7 +40,8 @@ class NoisyCorrectiveFrankWolfe(Solver):
     (1 + log(T1)/3)/(T1 + 2) of the way to a vertex, which leaves about T1^(-1/3)/e of the distance from the
     start. Longer steps overshoot, and the same few features are selected again to take them back. Vertices
     are good long before their weights are, and the set S is public; stage 2 finds the weights by noisy
-    gradients on S alone, starting from stage 1's point.
+    gradients on S alone, starting from stage 1's point. Where these gradients show only noise, theta is 0,
+    and the release has a caution (`Evidence`); a simplex, which has no such point, is left alone.
 
     Privacy: T1 questions `NoisyVertex` (score sensitivity 2 c L1/n, replace-one) and T2 questions
     `NoisyGradient` on a support (l2 sensitivity 2 (phi' bound) min(B_2, B_x sqrt(k))/n for k = |S| features,
@@ -112,10 +114,13 @@ class NoisyCorrectiveFrankWolfe(Solver):
         step = _refit_step(cast(NoisyGradient, refit.mechanism), len(support), T1, T2)
         theta = np.zeros(plan.problem.shape)
         theta[support] = C.project(point.dense()[support])
+        evidence = Evidence(cast(NoisyGradient, refit.mechanism), np.zeros_like(theta[support]), self.clip)
         for _ in range(T2):
             g = ask.gradient(theta, support)
+            evidence.add(theta, g, support)
             theta[support] = C.project(theta[support] - step * g)
-        return theta
+        zero = np.zeros_like(theta)
+        return theta if C.project(zero).any() else evidence.settle(theta, zero, ask)
 
     def predict(self, problem: Problem, n: int, budget: Budget) -> tuple[float, float]:
         """Model the excess risk: (optimisation part, privacy part)."""

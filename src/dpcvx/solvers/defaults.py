@@ -113,6 +113,13 @@ _LISTED = (
             "benchmarks/lasso_designs.py", predicts=False),
     Default("solvers.corrective_frank_wolfe.MOST_STEPS", 1000,
             "steps of the refit that a default may cost", "benchmarks/corrective.py", predicts=False),
+    Default("solvers.evidence.LEAST_SUM", 1.5,
+            "standard deviations by which the squares of gradients on selected features exceed those "
+            "of noise, or coefficients are 0: no useful fit was below 7",
+            "benchmarks/noise_designs.py", predicts=False),
+    Default("solvers.evidence.CHANCE", 0.02,
+            "chance that the largest entry of noise alone counts as a coefficient",
+            "benchmarks/noise_designs.py", predicts=False),
     Default("solvers.dual_frank_wolfe.MOST_STEPS", 1000,
             "minimisations that a default may cost; beyond it n_iter must be given",
             "benchmarks/rates.py", predicts=False),

@@ -18,6 +18,7 @@ from dpcvx.plans import Asking, Plan, Solver, Stage, check_count, require
 from dpcvx.problem import Problem
 from dpcvx.solvers.defaults import default
 from dpcvx.solvers.descent import gradient_noise
+from dpcvx.solvers.evidence import Evidence
 from dpcvx.solvers.typical_data import Harmonic
 
 __all__ = ["NoisyGroupSelection"]
@@ -39,7 +40,8 @@ class NoisyGroupSelection(Solver):
     Algorithm: beyond the papers; the selection is the vertex that [TTZ14] Algorithm 4 would move to over a
     group ball, a group and a direction within it, of which only the group is drawn. All groups are drawn from
     the gradient at theta = 0, one after another and none twice, so that they cost one pass over the records.
-    The refit starts at 0 and is noisy projected gradient descent on S.
+    The refit starts at 0 and is noisy projected gradient descent on S. Where its gradients show only noise,
+    theta is 0, and the release has a caution (`Evidence`).
 
     Privacy: k questions `NoisyGroup` (scores with sensitivity 1, replace-one) and T questions `NoisyGradient`
     on a support (l2 sensitivity 2 (phi' bound) min(B_2, B_x sqrt(|S|))/n, replace-one); event
@@ -109,11 +111,14 @@ class NoisyGroupSelection(Solver):
         support = np.array(sorted({*self.kept}.union(*(groups[g] for g in drawn))))
         step = self._refit_step(cast(NoisyGradient, refit.mechanism), len(support), T)
         averaged = -(-T // LATE)
+        evidence = Evidence(cast(NoisyGradient, refit.mechanism), theta[support], self.clip)
         for t in range(T):
-            theta[support] -= step * ask.gradient(theta, support)
+            g = ask.gradient(theta, support)
+            evidence.add(theta, g, support)
+            theta[support] -= step * g
             theta = C.project(theta)
             total += theta * (t >= T - averaged)
-        return total / averaged
+        return evidence.settle(total / averaged, np.zeros_like(theta), ask)
 
     def predict(self, problem: Problem, n: int, budget: Budget) -> tuple[float, float]:
         """Model the excess risk: (optimisation part, privacy part)."""

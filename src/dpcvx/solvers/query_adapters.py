@@ -41,6 +41,10 @@ class ShiftedAsk(Asking):
         """Pass a move on."""
         self._ask.move(step, vertex)
 
+    def withdraw(self, theta: Vector, start: Vector, caution: str) -> Vector:
+        """Pass it on."""
+        return self._ask.withdraw(theta, start, caution)
+
 
 class PresentAsk(Asking):
     """Passes queries on, and turns sums over n into means over the records that have a target.
@@ -68,6 +72,10 @@ class PresentAsk(Asking):
     def move(self, step: float, vertex: Vertex) -> None:
         """Pass a move on."""
         self._ask.move(step, vertex)
+
+    def withdraw(self, theta: Vector, start: Vector, caution: str) -> Vector:
+        """Pass it on."""
+        return self._ask.withdraw(theta, start, caution)
 
 
 def divide_by(n: int, stage: Stage) -> Stage:

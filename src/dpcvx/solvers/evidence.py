@@ -1,0 +1,77 @@
+"""Whether released gradients show more than their noise; a fit of noise returns to where it started."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from dpcvx.arrays import IntVector, Vector
+from dpcvx.mechanisms import NoisyGradient
+from dpcvx.plans import Asking
+from dpcvx.solvers.defaults import default
+from dpcvx.solvers.gradient_descent import EXACT
+from dpcvx.solvers.typical_data import Harmonic
+
+__all__ = ["NOTHING_FOUND", "Evidence"]
+
+LEAST_SUM: float = default("solvers.evidence.LEAST_SUM")
+CHANCE: float = default("solvers.evidence.CHANCE")
+NOTHING_FOUND = (
+    "All coefficients are 0: the released gradients are no larger than noise alone would be, and a fit would "
+    "have returned noise. Use more records or a larger epsilon. The budget of this fit is spent."
+)
+
+
+class Evidence:
+    """Released gradients of a fit, which show whether the gradient at its origin is more than noise.
+
+    Where the objective is quadratic, the gradient at theta is s + H (theta - origin). With curvature h in all
+    directions, the mean of g - h (theta - origin) is s with the noise of the mean, whatever steps and
+    projections made of earlier answers. h is that of the public model of typical data: where the true one
+    is smaller, a fit that followed a signal shows it all the more. Nothing is found if neither the sum of
+    squares nor the largest entry is beyond what noise alone gives. It is a function of answers and public
+    numbers: post-processing.
+
+    Parameters
+    ----------
+    mechanism : NoisyGradient
+        Of the gradients.
+    origin : (k,) array
+        Point at which the objective is compared with the fit; the support's part of it.
+    clip : float or None
+        Clip of the fit.
+    """
+
+    def __init__(self, mechanism: NoisyGradient, origin: Vector, clip: float | None) -> None:
+        self._mechanism, self._origin = mechanism, origin
+        self._curvature = Harmonic.of(mechanism.problem, clip).curvature
+        self._slopes, self._moves, self._precision = np.zeros_like(origin), np.zeros_like(origin), 0.0
+
+    def add(self, theta: Vector, gradient: Vector, support: IntVector | None = None) -> None:
+        """Add a gradient at theta, on the features of a support if one is given."""
+        features = None if support is None else len(support)
+        point = theta if support is None else theta[support]
+        precision = max(self._mechanism.noise_at(theta, features), EXACT) ** -2
+        ridge = self._mechanism.problem.l2 * (point - self._origin)
+        self._slopes += precision * (gradient - ridge)
+        self._moves += precision * (point - self._origin)
+        self._precision += precision
+
+    def found(self) -> bool:
+        """Whether there is more than noise."""
+        count = self._origin.size
+        most = count + LEAST_SUM * math.sqrt(2 * count), _largest_of(count)
+        units = (self._slopes - self._curvature * self._moves) / math.sqrt(self._precision)
+        return float((units**2).sum()) > most[0] or float(np.abs(units).max()) > most[1]
+
+    def settle(self, theta: Vector, start: Vector, ask: Asking) -> Vector:
+        """Return theta, or where nothing was found the start, with a caution."""
+        return theta if self.found() else ask.withdraw(theta, start, NOTHING_FOUND)
+
+
+def _largest_of(count: int) -> float:
+    """Return what the largest of so many absolute standard normal numbers exceeds with a small chance."""
+    from scipy.special import ndtri
+
+    return float(-ndtri(CHANCE / (2 * count)))
