@@ -236,7 +236,8 @@ def test_a_regression_at_the_edge_of_its_set_or_nearly_separated_says_so():
 
 
 def test_an_answer_about_a_target_that_many_lack_says_so():
-    """The share is that of the first release; with few missing targets nothing is said."""
+    """And has no intervals. The share is that of the first release; with few missing targets, or a single
+    feature, nothing is said."""
     rng, n = np.random.default_rng(0), 20_000
     table = {name: rng.choice(["u", "v", "w"], n) for name in ("d", "e")}
     wage = rng.normal(50, 10, n)
@@ -244,9 +245,17 @@ def test_an_answer_about_a_target_that_many_lack_says_so():
     levels = [Attribute(name, ("u", "v", "w"), "w") for name in ("d", "e")]
     schema = Schema((*levels, *(Binned(name, (0, 50, 99)) for name in ("wage", "age"))))
     engine = QueryEngine(schema, table, Budget(1.0, 1e-8), method="warm", check=0, rng=SeededGenerator(1))
-    note = engine.ask(Regression("wage", ("d", "e"), loss="squared")).note
-    assert re.search(r"about (39|40|41)% of the people have no wage", note)
-    assert "have no age" not in engine.ask(Regression("age", ("d", "e"), loss="squared")).note
+    answer = engine.ask(Regression("wage", ("d", "e"), loss="squared"))
+    assert re.search(r"about (39|40|41)% of the people have no wage", answer.note)
+    assert answer.interval_by == "none"
+    assert all(
+        number.low is number.std_err is number.population_low is None for number in answer.coefficients
+    )
+    for few in (Regression("age", ("d", "e"), loss="squared"), Regression("wage", ("d",), loss="squared")):
+        answer = engine.ask(few)
+        assert "have no" not in answer.note
+        assert answer.interval_by == "prediction"
+        assert answer.coefficients[0].low is not None
 
 
 def test_levels_without_visible_people_are_named():

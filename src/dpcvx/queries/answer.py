@@ -330,10 +330,9 @@ UNMEASURED = (
 )
 PERSONS = "each person counts once: several rows of a person share its weight"
 HIDDEN = "too few people are visible at {}: these coefficients are mostly noise"
-MANY_MISSING = 0.1  # share of people without the target from which on the note below is shown
 SELECTED = (
-    "about {:.0%} of the people have no {}: where these differ from the others in more than tables of two "
-    "attributes show, intervals are too narrow"
+    "about {:.0%} of the people have no {}, and the model does not know which combinations of features they "
+    "have: there are no intervals"
 )
 OWN_FIT = "fitted to its own attributes: other answers about some of them may differ by a part of the noise"
 
@@ -351,14 +350,13 @@ def reading_note(
 
     `own_fit`: whether the answer has a distribution of its own attributes, in place of one histogram;
     `unmeasured`: interactions of which no table with the target was measured; `hidden`: levels of features
-    whose noisy number of people is not above the noise; `missing`: noisy share of people without the target.
+    whose noisy number of people is not above the noise; `missing`: noisy share of people without the target,
+    0 if intervals do not suffer from it.
     """
     notes = [
         _coding_note(query, schema),
         HIDDEN.format(", ".join(hidden)) if hidden else "",
-        SELECTED.format(missing, query.target)
-        if isinstance(query, Regression) and missing > MANY_MISSING
-        else "",
+        SELECTED.format(missing, query.target) if isinstance(query, Regression) and missing else "",
         UNMEASURED.format(", ".join(unmeasured)) if unmeasured else "",
         PERSONS if neighbours.unit == "person" else "",
         OWN_FIT if own_fit else "",

@@ -496,8 +496,10 @@ class QueryEngine:
             if self.n_updates < self.budget_split.updates:
                 return self._measured_answer(compiled, public.theta)
             compared = False
-        if unmeasured := self._public_side.unmeasured(compiled):
-            noise = PropagatedNoise(None, None)  # the model cannot represent the interaction
+        unmeasured = self._public_side.unmeasured(compiled)
+        missing = self._public_side.missing_targets(compiled)
+        if unmeasured or missing:  # the model cannot represent the interaction, or who is left out
+            noise = PropagatedNoise(None, None)
         unit = near.range / self.n
         below = self.plan.largest_below * unit / part if compared else math.inf
         return self._finished(
@@ -508,6 +510,7 @@ class QueryEngine:
             compared=compared,
             typical=self._typical(compiled, noise, unit),
             unmeasured=unmeasured,
+            missing=missing,
         )
 
     def _can_compare(self, compiled: CompiledQuery) -> bool:
@@ -531,6 +534,7 @@ class QueryEngine:
         compared: bool,
         typical: float | None = None,
         unmeasured: Sequence[str] = (),
+        missing: float = 0.0,
     ) -> Answer:
         compiled, theta = public.query, public.theta
         reading = compiled.description.reading(self.schema, self.n)
@@ -562,7 +566,7 @@ class QueryEngine:
                 not self.universe.listed,
                 unmeasured,
                 self._public_side.hidden_levels(compiled),
-                self._public_side.missing_targets(compiled),
+                missing,
             ),
             data="" if self._account is None else self._account.name,
         )

@@ -36,12 +36,14 @@ from dpcvx.queries.schema import Binned
 from dpcvx.queries.transcript import arrays, measurements, pack, pack_measurements
 from dpcvx.queries.wide_check import WideAnswer
 from dpcvx.queries.wide_regression import WideRegression
+from dpcvx.solvers.defaults import default
 
 if TYPE_CHECKING:
     from dpcvx.queries.passes import Passes
 
 __all__ = ["PublicSide"]
 
+MANY_MISSING: float = default("queries.public_side.MANY_MISSING")
 SEEN = 2.0  # people of a level are visible if its noisy share is above this many standard deviations
 SIGNIFICANT = 3.0  # standard deviations of a sum of squares above its mean
 MEANS = b"means"  # begins a lesson that consists of measured means
@@ -122,13 +124,21 @@ class PublicSide:
         return tuple(found)
 
     def missing_targets(self, compiled: CompiledQuery) -> float:
-        """Return the noisy share of people without the target of a regression, by the first release."""
+        """Return the noisy share of people without a regression's target, where intervals suffer from it.
+
+        Pairs of attributes do not show which combinations of features these people have. 0 if their share, by
+        the first release, is below `MANY_MISSING`, or if there is a single feature, whose pair with the
+        target shows everything.
+        """
         query = compiled.description
         if not isinstance(query, Regression) or not isinstance(self._plan.start, NoisyMarginals):
             return 0.0
+        if len(compiled.attributes) < 3:
+            return 0.0
         shares, _ = self._released_shares(query.target)
         cells = missing_cells(self._plan.universe.schema[query.target])
-        return float(sum(shares[cell] for cell in cells))
+        share = float(sum(shares[cell] for cell in cells))
+        return share if share > MANY_MISSING else 0.0
 
     def _released_shares(self, name: str) -> tuple[Vector, float]:
         """Return the noisy shares of an attribute's levels, and the standard deviation of their noise."""
