@@ -40,6 +40,7 @@ LEAST_RATIO = 1e-3  # of a pair's shares to those of independent attributes
 LEAST_VARIANCE, USUAL_VARIANCE, MOST_VARIANCE = 1e-3, 0.05, 100.0
 POOLED = 1000  # pairs by which the variance of all coefficients is estimated
 CERTAIN = 3.0  # standard deviations by which a pair must exceed its noise to have a variance of its own
+RAISED, LEAST_NOISE = 1.2, 0.8  # of estimated errors, and of the release, in intervals
 KEPT = 64  # distributions that are kept for the next query about the same attributes
 SMALLEST = 1e-12  # probability of a cell at least, before normalisation
 
@@ -102,7 +103,7 @@ class LocalModels:
         has two of its attributes, where both together have at most 2^16 cells.
     released : sequence of Measurement, optional
         The release itself, where ``measurements`` are estimates by `shrink_together`: predicted errors rest
-        on its noise.
+        on its noise, those of distributions on a part of it.
     """
 
     def __init__(
@@ -128,10 +129,20 @@ class LocalModels:
         return LocalModels(self.universe, tuple(self._released.values()), corrections, released=released)
 
     def inside(self, attributes: Iterable[int]) -> list[Measurement]:
-        """Return the released means about single attributes, pairs and triples among some."""
+        """Return the released means about single attributes, pairs and triples among some.
+
+        Where the models use estimates of them, these are returned, with deviations for intervals: the
+        estimated errors, raised, and at least a part of the noise of the release.
+        """
         places = sorted(set(attributes))
         keys = (key for r in range(1, self._order + 1) for key in combinations(places, r))
-        return [self._as_released[key] for key in keys if key in self._as_released]
+        return [self._for_intervals(key) for key in keys if key in self._as_released]
+
+    def _for_intervals(self, key: tuple[int, ...]) -> Measurement:
+        used, released = self._released[key], self._as_released[key]
+        if used is released:
+            return released
+        return replace(used, deviation=max(RAISED * used.deviation, LEAST_NOISE * released.deviation))
 
     def marginal(self, attributes: tuple[int, ...]) -> Vector:
         """Return the distribution of some attributes, one axis for each, in the order they are given in."""
