@@ -75,7 +75,7 @@ def test_an_engine_fits_its_models_to_the_estimates_where_the_rule_says_so(n, sh
     side = engine._public_side
     assert side._plan.start.order == 2
     models, raw = side.histogram, {m.attributes: m for m in side._warm}
-    for m in models.inside((0, 1, 2)):  # what intervals rest on: the estimates, with at least 0.8 of the noise
+    for m in models.inside((0, 1, 2)):  # intervals rest on these
         estimate, noise = models._released[m.attributes], raw[m.attributes].deviation
         assert m.values is estimate.values
         assert m.deviation == (max(1.2 * estimate.deviation, 0.8 * noise) if shrunk else noise)
