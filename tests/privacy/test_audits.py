@@ -58,6 +58,8 @@ def make():
     [
         "gradient",
         "selection",
+        "group",
+        "pair",
         "moments",
         "target",
         "quantile",

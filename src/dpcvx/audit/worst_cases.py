@@ -26,10 +26,18 @@ from dpcvx.audit.distinguish import (
 from dpcvx.audit.watch import WatchedRun, epsilon_between, mu_between, range_between, watching
 from dpcvx.data.memory import source
 from dpcvx.data.units import persons as find_persons
-from dpcvx.domains import L1Ball, L2Ball
+from dpcvx.domains import GroupBall, L1Ball, L2Ball
 from dpcvx.events import Compose, Event, Exponential, Gaussian, PureDP, count_leaves
 from dpcvx.losses import Huber, Logistic
-from dpcvx.mechanisms import NoisyDifference, NoisyMoments, NoisyQuantile, NoisyTarget, quantile_grid
+from dpcvx.mechanisms import (
+    NoisyDifference,
+    NoisyGroup,
+    NoisyMoments,
+    NoisyPair,
+    NoisyQuantile,
+    NoisyTarget,
+    quantile_grid,
+)
 from dpcvx.noise import SeededGenerator
 from dpcvx.plans import Answers, Oracle, Plan
 from dpcvx.problem import Bounds, Problem
@@ -188,6 +196,39 @@ def _selection() -> WorstCase:
     turned[0] = 1.0
     sources = tuple(source(np.ones((n, 1)), each, bounds=problem.bounds) for each in (y, turned))
     return WorstCase("selection", _selection.__doc__ or "", plan.event, _plan_run(plan, sources), delta)
+
+
+def _choice(case: Callable[[], WorstCase], question: Any, rows: tuple[Vector, Vector]) -> WorstCase:
+    """Return the case of one draw among many, at theta = 0, where all records have the same slope."""
+    n, problem = question.n, question.problem
+    sources = tuple(source(X, -np.ones(n), bounds=problem.bounds) for X in rows)
+
+    def run(side: int, answers: Answers) -> Any:
+        def draw(rng: Any) -> int:
+            (slopes,) = question.start(sources[side])
+            return int(question(slopes, np.zeros(problem.shape), (), sources[side], rng))
+
+        return answers.give((0,), draw)
+
+    return WorstCase(question.traits.question, case.__doc__ or "", question.event, run)
+
+
+def _group_selection() -> WorstCase:
+    """Records pull two groups alike, but one, which pulls the first and pushes the second, or reversed."""
+    n, groups = 10, ((0, 1), (2, 3))
+    problem = Problem(Huber(0.5), GroupBall(groups, 1.0), bounds=Bounds(1.0), d=4)
+    one, other = np.ones((n, 4)), np.ones((n, 4))
+    one[0, 2:] = other[0, :2] = -1.0
+    return _choice(_group_selection, NoisyGroup(problem, n, 4.0, groups), (one, other))
+
+
+def _pair_selection() -> WorstCase:
+    """Records pull two pairs alike, but one, which pulls the first and pushes the second, or reversed."""
+    n, pairs = 10, ((0, 1), (2, 3))
+    problem = Problem(Huber(0.5), L2Ball(1.0), bounds=Bounds(1.0), d=4)
+    one, other = np.ones((n, 4)), np.ones((n, 4))
+    one[0, 2] = other[0, 0] = -1.0
+    return _choice(_pair_selection, NoisyPair(problem, n, 4.0, pairs, 1.0), (one, other))
 
 
 def _moments() -> WorstCase:
@@ -459,6 +500,8 @@ def sparse_vector_epsilon(epsilon: float, below: int = 60) -> float:
 CASES: dict[str, Callable[[], WorstCase]] = {
     "gradient": _gradient,
     "selection": _selection,
+    "group": _group_selection,
+    "pair": _pair_selection,
     "moments": _moments,
     "target": _target,
     "quantile": _quantile,
