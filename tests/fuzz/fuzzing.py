@@ -57,8 +57,8 @@ def outcome(target: Target, content: bytes) -> tuple[str, str | None]:
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            target.read(content)
-        kind = "read"
+            answer = target.read(content)
+        kind = f"read: {VARYING.sub('#', answer)[:60]}" if isinstance(answer, str) else "read"
     except DpcvxError as error:
         kind = f"{type(error).__name__}: {VARYING.sub('#', str(error))[:60]}"
         said.append(str(error))
@@ -105,6 +105,6 @@ def _take(target: Target, content: bytes, run: Run) -> bool:
     run.inputs += 1
     new = kind not in run.outcomes
     run.outcomes.add(kind)
-    if problem is not None and (new or kind == "read" or kind == "hang" or problem in EVERY):
+    if problem is not None and (new or kind.startswith(("read", "hang")) or problem in EVERY):
         run.findings.append((problem, content))
     return new

@@ -48,7 +48,7 @@ DECLARED = dp.TableSchema(COLUMNS, target="wage")
 
 @dataclass(frozen=True)
 class Target:
-    """`examples`: right inputs; `read`: reads an input; `change`: makes new inputs."""
+    """`examples`: right inputs; `read`: reads an input, may name its outcome; `change`: makes new inputs."""
 
     name: str
     examples: Callable[[], list[bytes]]
@@ -226,12 +226,13 @@ def client() -> tuple[object, dict[str, str]]:
     return served, {"Authorization": f"Bearer {text}", "Content-Type": "application/json"}
 
 
-def send(content: bytes) -> None:
-    """Ask the service, and check that the status is one for requests."""
+def send(content: bytes) -> str | None:
+    """Ask the service, and check that the status is one for requests; return what it refused."""
     served, headers = client()
     response = served.post("/api/v1/queries", content=content, headers=headers)
     if response.status_code not in (200, 400, 413, 422):
         raise AssertionError(f"status {response.status_code}: {response.text[:200]}")
+    return None if response.status_code == 200 else f"{response.status_code} {response.text}"
 
 
 def _json(read: Callable[[object], object]) -> Callable[[bytes], object]:
