@@ -32,7 +32,7 @@ from live import use_this_tree
 from run import QUICK
 from sandbox import ROOT, wait
 
-WAITING = 30.0  # seconds without work after which a test waits for a thread that the child does not have
+WAITING = 15.0  # seconds without work after which a test waits for a thread that the child does not have
 KEPT = re.compile(r"\bcache\b|lru_cache|scope=")  # words of a file whose tests share what one of them drew
 
 
@@ -42,7 +42,7 @@ class Repeated:
     def __init__(self, place: Path, runs: range, seconds: float) -> None:
         self._place, self._runs, self._until = place, runs, time.monotonic() + seconds
         self.failed: Counter[str] = Counter()
-        self.stuck: set[str] = set()
+        self.stuck: set[str] = set()  # functions with a test that waits for a thread
         self.drew: set[str] = set()
         self.done = self.tests = 0
 
@@ -53,12 +53,12 @@ class Repeated:
             chosen = self._chosen(session.items)
             began, left = time.monotonic(), chosen
             while left:
-                left = self._run([item for item in left if item.nodeid not in self.stuck], seed)
+                left = self._run([item for item in left if _function(item.nodeid) not in self.stuck], seed)
             if not self._place.exists():
                 random = _with_their_files(self.drew, session.items)
                 self._place.write_text(json.dumps(sorted(random), indent=1))
             self.done += 1
-            self.tests = len(chosen) - len(self.stuck)
+            self.tests = sum(_function(item.nodeid) not in self.stuck for item in chosen)
             words = f"run {seed}: {self.tests} tests, {time.monotonic() - began:.0f} s"
             print(f"{words}, {sum(self.failed.values())} failures so far", file=sys.__stderr__, flush=True)
         return True
@@ -88,8 +88,12 @@ class Repeated:
             return []
         if status is not None:
             self.failed[f"{begun[-1]} (the process ended)"] += 1
-        self.stuck.add(begun[-1])
+        self.stuck.add(_function(begun[-1]))
         return items[len(begun) :]
+
+
+def _function(test: str) -> str:
+    return test.split("[")[0]
 
 
 def _is_property(item: pytest.Item) -> bool:
@@ -149,7 +153,8 @@ def main() -> int:
     use_this_tree()
     repeated = Repeated(given.random, range(given.first, given.first + given.runs), given.seconds)
     pytest.main([*QUICK, *given.tests], plugins=[repeated])
-    print(f"{repeated.done} runs of {repeated.tests} tests; {len(repeated.stuck)} tests were left out.")
+    left_out = ", ".join(sorted(repeated.stuck)) or "none"
+    print(f"{repeated.done} runs of {repeated.tests} tests. Left out: {left_out}")
     for name, count in repeated.failed.most_common():
         print(f"failed {count} times: {name}")
     return bool(repeated.failed)
