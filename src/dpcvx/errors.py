@@ -49,13 +49,14 @@ class BudgetExceeded(DpcvxError):  # noqa: N818 - the name says what happened
         self.delta = delta
 
     def __str__(self) -> str:
-        where = "" if self.delta is None else f" at the account's delta, {self.delta:g}"
-        other = "" if self.delta is None else "Releases of another delta are converted to that one. "
-        return (
-            f"epsilon {self.requested:g} was requested but only {self.remaining:g} is left{where}. {other}"
-            + (f"{self.reason} " if self.reason else "")
-            + "Ask for less, or talk to the data owner."
-        )
+        needs = f"epsilon {self.requested:g} was requested but only {self.remaining:g} is left. "
+        if self.delta is not None:
+            needs = (
+                f"This release needs epsilon {self.requested:g} at the account's delta, {self.delta:g}, "
+                f"but only {self.remaining:g} is left. A release of another delta is converted to that one, "
+                "which changes its epsilon. "
+            )
+        return needs + (f"{self.reason} " if self.reason else "") + "Ask for less, or talk to the data owner."
 
 
 class DeadKey(DpcvxError):  # noqa: N818

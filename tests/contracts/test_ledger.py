@@ -117,8 +117,9 @@ def test_nothing_is_written_when_the_budget_is_exceeded(ledger, account):
         account.charge(ApproxDP(0.031, 0.0), purpose="too much")
     assert refused.value.requested == 0.031
     assert 0 < refused.value.remaining < 0.1
-    assert f"at the account's delta, {account.budget.delta:g}. " in str(refused.value)
-    assert "Releases of another delta are converted to that one." in str(refused.value)
+    needs = f"This release needs epsilon 0.031 at the account's delta, {account.budget.delta:g}, but only "
+    assert str(refused.value).startswith(needs)
+    assert "A release of another delta is converted to that one" in str(refused.value)
     assert (ledger.verify(), account.history(), account.used) == before
     account.charge(ApproxDP(0.03, 0.0), purpose="what is left, to the last digit")
     assert account.used == 1.0

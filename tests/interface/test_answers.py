@@ -232,7 +232,9 @@ def test_a_regression_at_the_edge_of_its_set_or_nearly_separated_says_so():
     assert "radius" not in str(usual)
     assert "Nearly all people at some levels have the same label" not in str(usual)
     assert "Nearly all people at some levels have the same label" in str(replace(usual, coded=(1.0, -5.0)))
-    assert "The radius of the set of coefficients is reached" in str(replace(usual, coded=(0.0, 9.95)))
+    at_the_edge = " ".join(str(replace(usual, coded=(0.0, 9.95))).split())
+    assert "The radius of the set of coefficients is reached" in at_the_edge
+    assert "larger radius: radius=, --radius on the command line, or Advanced on the page." in at_the_edge
 
 
 def test_an_answer_about_a_target_that_many_lack_says_so():

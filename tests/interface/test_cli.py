@@ -376,8 +376,13 @@ def test_plan_shows_table_and_words_without_data(tmp_path, monkeypatch, run):
     assert "Standardised(NoisyGradientDescent) (chosen)" in out
     assert "n = 5,000" in out
     assert "was chosen from" in out
+    beside = re.search(
+        r"has an excess risk of ([\d.]+) there: about ([\d.]+)% of what", " ".join(out.split())
+    )
+    assert beside is not None
     content = json.loads(run(PLAIN + " --json")[1])
     (chosen,) = (each for each in content["plan"]["candidates"] if each["chosen"])
+    assert chosen["predicted"] / float(beside[1]) == pytest.approx(float(beside[2]) / 100, rel=0.1)
     assert chosen["solver"] == content["plan"]["solver"]
     first, second, *others = content["plan"]["stages"]
     # of raw cells: no answers to the solver
@@ -856,6 +861,7 @@ def test_predictions_do_not_overwrite_the_model_or_the_data(folder, run):
             "cannot be mapped again: give --standardize false.",
         ),
         ('leave the choice to solver="auto".', "leave the choice to --solver auto."),
+        ("or give uncertainty=0, which leaves", "or give --uncertainty 0, which leaves"),
         ("PrivateLasso needs y_bounds=(low, high).", "--model lasso needs [target] bounds = [low, high]."),
         ('bounds="private" needs dense records.', 'default = "private" needs dense records.'),
         ("give fit_intercept=False or check=..., please", "give --no-fit-intercept or --check, please"),

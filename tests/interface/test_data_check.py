@@ -273,6 +273,7 @@ def test_few_and_many_levels_are_named_in_short():
         "town: no people are visible at 'b', 'c', 'd' and 4 more (at most about 310 each)",
     )
     assert DataCheck.from_plain(check.to_plain()) == check
+    assert check.warning.endswith("rare levels and columns with many empty cells are listed too.")
 
 
 def test_several_targets_have_a_count_each():
@@ -335,5 +336,5 @@ def test_the_command_line_shows_the_findings_last_and_on_the_error_stream(tmp_pa
 def test_counts_of_many_levels_are_not_all_printed():
     column = CheckedColumn("job", tuple(f"job {k}" for k in range(300)), (100.0,) * 300)
     text = str(DataCheck(30_000, 10.0, (column,)))
-    assert "job 19: 100 and 280 more levels" in text
+    assert "job 19: 100 and 280 more levels\n" in text + "\n"
     assert max(map(len, text.splitlines())) < 400

@@ -138,6 +138,13 @@ def test_a_model_is_proposed_by_the_name_of_the_target(name, model):
     assert propose_model(name, propose_column(name).column) == model
 
 
+@pytest.mark.parametrize("name", ["uid", "patient_uid", "UUID", "comment"])
+def test_identifiers_and_free_text_are_ignored(name):
+    proposal = propose_column(name)
+    assert proposal.column.kind == "ignored"
+    assert "an identifier or free text by its name" in proposal.note
+
+
 @pytest.mark.parametrize(
     ("name", "kind", "bounds"),
     [

@@ -102,6 +102,7 @@ PHRASES = {
     "--check ...": "--check",
     " or a Solver object": "",
     "True or False": "true or false",
+    "give uncertainty=0": "give --uncertainty 0",
 }  # of Python alone
 OWN_FORM = ("ledger",)  # the command line has a default of its own
 WORDS = {"true": True, "false": False}
@@ -212,8 +213,8 @@ def in_options(message: str) -> str:
 
 
 def show_plan(plan: Any) -> str:
-    """Return a plan for people; its note on the check of the data names the option."""
-    return str(plan).replace("check=", "--check ")
+    """Return a plan for people; its notes on the check of the data and standard errors name options."""
+    return str(plan).replace("check=", "--check ").replace("uncertainty=0", "--uncertainty 0")
 
 
 def _assigned(word: str, found: re.Match[str], *, switch: bool) -> str:

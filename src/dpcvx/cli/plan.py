@@ -151,7 +151,10 @@ def plan(
     else:
         from textwrap import fill
 
-        typer.echo(f"{show_plan(chosen)}\n\n{fill(chosen.explain(), 100)}")
+        from dpcvx.planning.outlook import lost_share
+
+        explanation = f"{chosen.explain()} {lost_share(chosen)}".rstrip()
+        typer.echo(f"{show_plan(chosen)}\n\n{fill(explanation, 100)}")
         if forecast is not None:
             typer.echo("\n".join(["", str(forecast), *map(_needed_words, needed)]))
 

@@ -55,6 +55,7 @@ NUMBERS: dict[tuple[str, ...], tuple[tuple[float, float], str]] = {
 IDENTIFIERS = (
     *(
         "id",
+        "uid",
         "uuid",
         "guid",
         "key",
@@ -142,7 +143,9 @@ def propose_column(name: str, kind: str | None = None, labels: Sequence[str] = (
     words = WORDS.findall(re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower())
     if any(word in IDENTIFIERS for word in words) or "".join(words) in PERSONS:
         return Proposal(
-            IgnoredColumn(), 'an identifier by its name. If several rows are one person: kind = "person"'
+            IgnoredColumn(),
+            "an identifier or free text by its name. If it names persons and several rows are one person: "
+            'kind = "person"',
         )
     if any(word in WEIGHTS for word in words):
         return Proposal(WeightColumn(ASK), "survey weights by its name. bounds: 0 and the largest, [0, 20]")

@@ -224,7 +224,8 @@ class DataCheck:
             f"The check of the data found: {'; '.join(self.findings)}. These are noisy counts in "
             f"{quantity(self.n, self.noun)} (standard deviation {self._deviation}); a cell that is not "
             "recognised counts as missing. Check that these are the right columns, and that levels and "
-            "labels are spelt and coded as in the data."
+            "labels are spelt and coded as in the data; rare levels and columns with many empty cells are "
+            "listed too."
         )
 
     @property
@@ -239,7 +240,7 @@ class DataCheck:
             pairs = list(zip(each.levels or (), each.counts, strict=False))
             shares = ", ".join(f"{level}: {self._rounded(count)}" for level, count in pairs[:SHOWN])
             if len(pairs) > SHOWN:
-                shares += f" and {len(pairs) - SHOWN} more levels, which to_plain() has"
+                shares += f" and {len(pairs) - SHOWN} more levels"
             rows.append((each.name, self._share(each), shares))
         records = quantity(self.n, self.noun)
         if self.weight is not None and self.noun == "record":  # survey weights: rows, divided by the bound

@@ -186,6 +186,18 @@ def trivial_risk(plan: Plan) -> float | None:
     return risk_at_zero(problem, plan.solver.clip) if is_modelled(problem) else None
 
 
+def lost_share(plan: Plan) -> str:
+    """Compare the predicted excess risk with that of a constant, in a sentence; empty without a rehearsal."""
+    rehearsed, trivial = rehearse_once(plan), trivial_risk(plan)
+    if rehearsed is None or trivial is None or not is_useful(plan):
+        return ""
+    share = sum(rehearsed) / trivial
+    return (
+        f"The same answer for everybody has an excess risk of {trivial:.2g} there: about {share:.1%} of what "
+        "the best model gains over it is lost."
+    )
+
+
 def is_useful(plan: Plan) -> bool:
     """Whether enough is learnt: the predicted excess risk is clearly below that of theta = 0."""
     if plan.solver.innermost(plan).solver.constant:

@@ -26,7 +26,8 @@ __all__ = ["ARGUMENTS", "BRANCHES", "INTERVALS", "Answer", "Coefficient", "readi
 SEPARATION = 4.0  # coded coefficient of a label beyond which the benchmark counts apart
 BINDING = (
     "The radius of the set of coefficients is reached: they are shrunk towards 0, and their intervals are "
-    "not calibrated. Ask again with a larger radius."
+    "not calibrated. Ask again with a larger radius: radius=, --radius on the command line, or Advanced on "
+    "the page."
 )
 SEPARATED = (
     "Nearly all people at some levels have the same label: the few others decide such large coefficients, "
