@@ -36,6 +36,9 @@ def test_a_pipeline_is_the_estimator_with_its_declarations():
     assert np.array_equal(fitted.predict(table), alone.predict(table))
     assert fitted[-1].plan_.event == alone.plan_.event
     assert "income[quantiles]" in fitted[-1].coef_names_
+    note = "[quantiles]: the coefficient is the effect of one unit"
+    assert note in str(alone.summary())
+    assert note not in str(regression(**DECLARED | {"maps": None}).fit(table, y).summary())
     assert "NoisyBinCounts" in str(fitted[-1].privacy_statement_)
     assert list(fitted[0].get_feature_names_out()) == ["income", "age", "sex"]
     assert dp.check_pipeline(

@@ -20,6 +20,7 @@ from dpcvx.plans.uncertainty import COVARIANCES, Uncertainty
 from dpcvx.words import quantity, show
 
 __all__ = [
+    "MAPPED",
     "NO_ERRORS",
     "ContrastTests",
     "Summary",
@@ -43,6 +44,11 @@ NO_ERRORS = (
     "Standard errors, z, P>|z| and intervals were not released, because they cost a share of the budget. "
     'A fit with uncertainty="auto" (command line: --uncertainty auto) releases them; on the same people its '
     "epsilon is added to this one."
+)
+MAPPED = (
+    "[quantiles]: the coefficient is the effect of one unit of the mapped column (dpcvx export prints the "
+    "map), not of one unit of the column. Columns with long tails, or with bounds that are far too wide, are "
+    "mapped unless maps=None (command line: --maps none)."
 )
 
 

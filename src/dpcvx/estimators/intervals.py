@@ -17,6 +17,7 @@ from dpcvx.estimators.data_check import DataCheck
 from dpcvx.estimators.fitted_model import FittedModel
 from dpcvx.estimators.hypotheses import ModelTerms
 from dpcvx.estimators.inference import (
+    MAPPED,
     NO_ERRORS,
     UNSEEN,
     ContrastTests,
@@ -354,8 +355,11 @@ class Intervals(FittedModel):
             notes.append(LONG_TAIL)
         if self._uncertainty is not None and self._uncertainty.tail_unknown:
             notes.append(TAIL_UNKNOWN)
-        if self._terms().unseen:
+        terms = self._terms()
+        if terms.unseen:
             notes.append(POOLED)
+        if any("[quantiles]" in name for name in terms.names):
+            notes.append(MAPPED)
         return [*notes, *self._doubts()]
 
     def _doubts(self) -> list[str]:
