@@ -41,7 +41,7 @@ def gullible(monkeypatch):
     """Switches the decision off."""
 
     def switch():
-        monkeypatch.setattr(Evidence, "found", lambda self: True)
+        monkeypatch.setattr(Evidence, "exceeds_noise", lambda self: True)
 
     return switch
 
@@ -134,8 +134,8 @@ def test_wherever_gradients_are_taken_their_mean_shows_the_gradient_at_the_origi
             nothing.add(theta, g)
             something.add(theta, g + strong)
             theta = theta - 0.5 * g  # follows the noise, to where the objective bends
-        silent += not nothing.found()
-        found += something.found()
+        silent += not nothing.exceeds_noise()
+        found += something.exceeds_noise()
     assert silent >= 80
     assert found == 100
 

@@ -58,8 +58,8 @@ class Evidence:
         self._moves += precision * (point - self._origin)
         self._precision += precision
 
-    def found(self) -> bool:
-        """Whether there is more than noise."""
+    def exceeds_noise(self) -> bool:
+        """Whether released gradients show more than noise."""
         count = self._origin.size
         most = count + LEAST_SUM * math.sqrt(2 * count), _largest_of(count)
         units = (self._slopes - self._curvature * self._moves) / math.sqrt(self._precision)
@@ -67,7 +67,7 @@ class Evidence:
 
     def settle(self, theta: Vector, start: Vector, ask: Asking) -> Vector:
         """Return theta, or where nothing was found the start, with a caution."""
-        return theta if self.found() else ask.withdraw(theta, start, NOTHING_FOUND)
+        return theta if self.exceeds_noise() else ask.withdraw(theta, start, NOTHING_FOUND)
 
 
 def _largest_of(count: int) -> float:
