@@ -709,8 +709,8 @@ FAULTS: tuple[Fault, ...] = (
         (
             "rows are not clipped by cell",
             "data/kernels/quantise.py",
-            "        if v > x_inf:\n            v = x_inf",
-            "        if v > 2 * x_inf:\n            v = 2 * x_inf",
+            "x[j] = bounded(scaled if v - v == 0.0 else 0.0, -x_inf, x_inf)",
+            "x[j] = bounded(scaled if v - v == 0.0 else 0.0, -2 * x_inf, 2 * x_inf)",
             "privacy/test_quantiser.py",
         ),
         (
@@ -757,9 +757,9 @@ FAULTS: tuple[Fault, ...] = (
         ),
         (
             "squares of features are not clipped",
-            "data/sums.py",
-            "powers = np.clip(block, -limits, limits) ** self.order",
-            "powers = block.astype(np.int64) ** self.order",
+            "data/kernels/moments.py",
+            "k = bounded(int(block[i, j]) - centers[j], -limits[j], limits[j])",
+            "k = int(block[i, j]) - centers[j]",
             "privacy/test_moments.py",
         ),
         (
@@ -1486,8 +1486,8 @@ FAULTS: tuple[Fault, ...] = (
         (
             "an infinite cell is the largest one",
             "data/kernels/quantise.py",
-            "x[j] = (v - center[j]) / scale[j] if np.isfinite(v) else 0.0",
-            "x[j] = (v - center[j]) / scale[j] if v == v else 0.0",
+            "scaled if v - v == 0.0 else 0.0",
+            "scaled if v == v else 0.0",
             "privacy/test_quantiser.py",
         ),
         (

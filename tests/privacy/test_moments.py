@@ -14,9 +14,10 @@ import dpcvx.noise.gaussian
 from adversary import stored
 from dpcvx.accounting import WEIGHT, Budget, Following, Neighbours, Tight, gaussian_mu
 from dpcvx.audit.replay import discrepancies, record, replay
-from dpcvx.data import LengthSum, MomentSum, TargetSum
+from dpcvx.data import LengthSum, MomentSum, Records, TargetSum
 from dpcvx.data.lattice import FEATURE_BITS
 from dpcvx.data.quantise import Quantiser
+from dpcvx.data.rows import Dense
 from dpcvx.domains import L2Ball
 from dpcvx.events import Compose, Gaussian, Repeat
 from dpcvx.losses import Logistic, Squared
@@ -89,6 +90,38 @@ def test_numbers_of_cells_are_released_at_the_sensitivity_of_their_sums(bounds, 
     furthest = max(sum((one - other) ** 2) for one, other in itertools.combinations(answers, 2))
     assert furthest <= sensitivity**2
     assert furthest > 0.99 * sensitivity**2 or bounds.x_2 is not None
+
+
+@pytest.mark.parametrize("marked", [(), (0, 3), (0, 1, 2, 3)], ids=str)
+@pytest.mark.parametrize("weighted", [False, True], ids=["rows", "weighted"])
+@pytest.mark.parametrize("order", [1, 2])
+def test_sums_are_those_of_python_integers_record_by_record(order, weighted, marked):
+    rng = np.random.default_rng(order)
+    rows = (rng.integers(-UNIT, UNIT, (40, 4)) * (rng.random((40, 4)) < 0.7)).astype(np.int16)
+    weights = rng.integers(0, WEIGHT + 1, 40)
+    centers, limits = rng.integers(-3000, 3000, 4), rng.integers(9000, UNIT, 4)
+    y = np.stack([np.where(rng.random(40) < 0.2, np.nan, rng.normal(size=40))] + [weights] * weighted)
+    records = Records(Dense(rows), y, weighted=weighted, block_rows=7)
+    question = MomentSum(order, np.append(centers, 5), np.append(limits, UNIT), 0, 3, marked, 11, 2**28)
+    total, whole, cells, target = [0] * 4, 0, [0] * len(marked), 0
+    for i in range(40):
+        weight = int(weights[i]) if weighted else 1
+        row, shift = rows[i].tolist(), 14 if weighted and order == 2 else 0
+        whole += 3 * weight
+        if not np.isnan(y[0, i]):
+            value = min(max(min(max(round(y[0, i] * UNIT), -UNIT), UNIT) - 5, -UNIT), UNIT)
+            target += weight * value**order >> shift
+        others = sum(v * v for j, v in enumerate(row) if j not in marked)
+        if order == 1 and 0 < len(marked) < 4 and others > 2**28:
+            continue
+        for j, v in enumerate(row):
+            if order == 1 or v != 0 or j not in marked:
+                power = min(max(v - int(centers[j]), -int(limits[j])), int(limits[j])) ** order
+                total[j] += weight * power >> shift
+        for place, j in enumerate(marked):
+            cells[place] += weight * (row[j] != 0)
+    counted = [11 * count for count in cells] if order == 1 else []
+    assert question.of(records).tolist() == [*total, whole, *counted, target]
 
 
 def asked(mechanism):

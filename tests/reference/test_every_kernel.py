@@ -15,6 +15,7 @@ from dpcvx.data import (
     AdditiveBasis,
     DifferenceSum,
     GradientSum,
+    MomentSum,
     PairSum,
     Quantiser,
     Records,
@@ -96,6 +97,7 @@ def calls(tmp_path_factory):
         patch.setattr(shards, "LONG_COLUMN", 2)
         read_records()
         read_additive_records()
+        measure_moments()
         follow_on_disk(tmp_path_factory.mktemp("scratch"))
         select_lazily(40, 60, [0.02, 0.5])
         select_lazily(120, 600, [0.01], 5000.0)  # a step touches few of the features
@@ -138,6 +140,15 @@ def read_additive_records():
     Quantiser(BOUNDS, 0.1, 0.3, intercept=0.25, basis=basis).quantise(X)
     records = Records(Quantiser(BOUNDS).quantise(X), LABELS[None])
     PairSum(dpcvx.Logistic(), RNG.normal(size=11), NARROW, ((0, 1), (3, 7)), 3.0).of(records)
+
+
+def measure_moments():
+    rows, weights = Quantiser(BOUNDS).quantise(X), RNG.integers(0, 2**14 + 1, 37).astype(float)
+    centers, limits = RNG.integers(-900, 900, 12), np.full(12, 9000)
+    for order, marked in ((1, ()), (1, (0, 4)), (1, tuple(range(11))), (2, ()), (2, (0, 4))):
+        question = MomentSum(order, centers, limits, marked=marked, cell=3, room=2**28)
+        question.of(Records(rows, LABELS[None]))
+        question.of(Records(rows, np.stack([LABELS, weights]), weighted=True))
 
 
 def follow_in_memory():

@@ -270,9 +270,9 @@ def test_the_door_in_python_equals_the_compiled_one():
 
 @pytest.mark.parametrize(("k2", "kept"), [(25, True), (24, False), (1, False), (0, False)])
 def test_a_row_one_unit_too_long_is_shrunk(k2, kept):
-    for quantise_row in (quantise.quantise_row, python(quantise.quantise_row)):
+    for round_row in (quantise.round_row, python(quantise.round_row)):
         stored = np.zeros(2, dtype=np.int16)
-        quantise_row(np.array([3.0, -4.0]) / 2**14, 1.0, math.inf, 2**14, k2, stored)
+        round_row(np.array([3.0, -4.0]) / 2**14, math.inf, 2**14, k2, stored)
         assert (stored.tolist() == [3, -4]) == kept
         assert int((stored.astype(np.int64) ** 2).sum()) <= k2
 

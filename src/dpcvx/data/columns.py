@@ -216,7 +216,9 @@ class Columns:
         whole = tuple(None if each is None else DeclaredLevels(each.values) for each in self.levels)
         is_level = _is_level(whole)
         for _, block in table.feature_blocks(whole):
-            yield np.where(is_level, block == 1, np.isfinite(block))
+            known = np.isfinite(block)
+            known[:, is_level] &= block[:, is_level] == 1
+            yield known
 
 
 def feature_names(labels: Sequence[str], levels: Levels, maps: Maps) -> tuple[str, ...]:

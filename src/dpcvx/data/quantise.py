@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpcvx.arrays import Vector
 from dpcvx.data.additive_basis import AdditiveBasis
@@ -94,8 +95,8 @@ class Quantiser:
         """Return the stored integers of raw records.
 
         `X`: array-like, SciPy sparse matrix, or pandas / polars / Arrow table, shape (n, d), raw records;
-        cells are read as numbers one by one. Returns integers, d columns, plus one with an
-        intercept.
+        cells are read as numbers one by one. Stored rows are read as they are. Returns integers, d columns,
+        plus one with an intercept.
         """
         if hasattr(X, "tocsr"):
             return self._quantise_sparse(X)
@@ -159,7 +160,7 @@ class Quantiser:
             quantise_dense(cells / divisors[part, None], *plain[:2], *plain[2], stored[part])
         return Dense(stored), divisors, lengths
 
-    def _known_cells(self, blocks: Iterator[tuple[int, Vector]]) -> Iterator[tuple[int, Vector]]:
+    def _known_cells(self, blocks: Iterator[tuple[int, NDArray[Any]]]) -> Iterator[tuple[int, NDArray[Any]]]:
         """Blocks of rows with NaN in place of the value that stands for a missing cell."""
         for start, block in blocks:
             yield start, block if self.missing is None else np.where(block == self.missing, np.nan, block)
@@ -242,7 +243,7 @@ def remap(
         return replace(
             records, rows=units, y=np.ascontiguousarray(y), step=1, constant=0, threads=None, block_rows=None
         )
-    stored = of_integers.quantise(rows.values)
+    stored = of_integers.quantise(rows)
     if quantiser.shrink != "row":
         factors = of_integers.factors(rows)
         with np.errstate(all="ignore"):
@@ -270,8 +271,10 @@ def targets(y: Any, limit: float | None = None, missing: float = math.nan) -> Ve
     return numbers if limit is None else np.clip(numbers, -limit, limit)
 
 
-def _blocks(X: Any) -> tuple[int, int, Iterator[tuple[int, Vector]]]:
-    """Shape of dense records, and float64 blocks of rows with the index of their first row."""
+def _blocks(X: Any) -> tuple[int, int, Iterator[tuple[int, NDArray[Any]]]]:
+    """Shape of dense records, and blocks of rows as numbers, each with the index of its first row."""
+    if isinstance(X, Dense):
+        return *X.shape, _read_by_blocks(*X.shape, lambda start, stop: X.values[start:stop])
     import narwhals as nw
 
     frame = open_typed(X)
@@ -301,7 +304,7 @@ def _blocks(X: Any) -> tuple[int, int, Iterator[tuple[int, Vector]]]:
 
 
 def _expanded(
-    blocks: Iterator[tuple[int, Vector]], basis: PublicScore, center: Vector, scale: Vector
+    blocks: Iterator[tuple[int, NDArray[Any]]], basis: PublicScore, center: Vector, scale: Vector
 ) -> Iterator[tuple[int, Vector]]:
     """Blocks of rows as blocks of a basis's features, a part at a time that is as small."""
     for start, block in blocks:
@@ -310,7 +313,9 @@ def _expanded(
             yield start + first, basis((block[first : first + step] - center) / scale)
 
 
-def _read_by_blocks(n: int, d: int, read: Callable[[int, int], Vector]) -> Iterator[tuple[int, Vector]]:
+def _read_by_blocks(
+    n: int, d: int, read: Callable[[int, int], NDArray[Any]]
+) -> Iterator[tuple[int, NDArray[Any]]]:
     step = max(1, CELLS_AT_ONCE // max(d, 1))
     for start in range(0, n, step):
         yield start, read(start, min(n, start + step))

@@ -267,37 +267,28 @@ class MomentSum(PlainSum):
             raise WrongValue(f"{measured} target(s) are to be measured; these records have fewer.")
         rows = records.whole_rows()
         total = np.zeros(len(centers), dtype=np.int64)
-        marked, others = np.zeros(d, dtype=np.bool_), len(self.marked) < d
+        marked, cells = np.zeros(d, dtype=np.bool_), np.zeros(d, dtype=np.int64)
         marked[list(self.marked)] = True
-        cells = np.zeros(len(self.marked), dtype=np.int64)
+        room = self.room if self.order == 1 and 0 < len(self.marked) < d else -1
+        from dpcvx.data.kernels import add_moments
+
         for start in range(0, records.n, records.block):
             stop = min(records.n, start + records.block)
-            known = ~np.isnan(y.T[start:stop])
-            targets = np.rint(np.where(known, y.T[start:stop], 0.0) * 2.0**FEATURE_BITS)
-            targets = np.clip(targets, -limits[d:], limits[d:]).astype(np.int64)
-            stored = dense_block(rows, start, stop)
-            block = np.hstack([stored, targets]) - centers
-            powers = np.clip(block, -limits, limits) ** self.order
-            powers[:, d:] *= known
-            if self.marked:
-                there = stored[:, marked] != 0
-                if self.order == 2:
-                    powers[:, :d][:, marked] *= there
-                elif others:
-                    short = (stored[:, ~marked].astype(np.int64) ** 2).sum(axis=1) <= self.room
-                    powers[:, :d] *= short[:, None]
-                    there &= short[:, None]
-                cells += there.sum(axis=0) if weights is None else weights[start:stop] @ there
-            if weights is not None:
-                powers *= weights[start:stop, None]
-                if self.order == 2:
-                    powers >>= WEIGHT_BITS
-            total += powers.sum(axis=0)
+            each = np.ones(stop - start, dtype=np.int64) if weights is None else weights[start:stop]
+            shift = 0 if weights is None or self.order == 1 else WEIGHT_BITS
+            question = (centers[:d], limits[:d], self.order, marked, room)
+            add_moments(dense_block(rows, start, stop), *question, each, shift, total[:d], cells)
+            if measured:
+                known = ~np.isnan(y.T[start:stop])
+                targets = np.rint(np.where(known, y.T[start:stop], 0.0) * 2.0**FEATURE_BITS)
+                targets = np.clip(targets, -limits[d:], limits[d:]).astype(np.int64) - centers[d:]
+                powers = np.clip(targets, -limits[d:], limits[d:]) ** self.order * known
+                total[d:] += (powers * each[:, None] >> shift).sum(axis=0)
         every = np.ones(records.n, dtype=np.int64) if weights is None else weights
         if self.presence:
             total = np.append(total, self.presence * (every * ~np.isnan(y)).sum(axis=1, dtype=np.int64))
         if self.marked and self.order == 1:
-            total = np.insert(total, d, self.cell * cells)
+            total = np.insert(total, d, self.cell * cells[list(self.marked)])
         return np.insert(total, d, self.whole * every.sum()) if self.whole else total
 
     def distances(

@@ -6,6 +6,7 @@ answer. Matrices of margins, residuals and sums hold one row per output: (K, n) 
 
 from dpcvx.data.kernels.additive import accumulate_products, quantise_additive
 from dpcvx.data.kernels.jit import compiled
+from dpcvx.data.kernels.moments import add_moments
 from dpcvx.data.kernels.passes import (
     accumulate_constant,
     difference_dense,
@@ -35,6 +36,7 @@ __all__ = [
     "accumulate_products",
     "accumulate_sparse",
     "add_dense",
+    "add_moments",
     "add_sparse",
     "bind",
     "block_residuals",

@@ -7,15 +7,9 @@ from __future__ import annotations
 import numpy as np
 
 from dpcvx.data.kernels.jit import compiled
-from dpcvx.data.kernels.quantise import quantise_row
+from dpcvx.data.kernels.quantise import bounded, round_row
 
 __all__ = ["accumulate_products", "quantise_additive"]
-
-
-@compiled
-def bounded(value, low, high):
-    """Clip a number."""
-    return low if value < low else high if value > high else value
 
 
 @compiled
@@ -55,7 +49,9 @@ def quantise_additive(block, center, scale, places, numbers, weights, width, x_i
         for e in range(pairs.shape[0]):
             product = bounded(u[pairs[e, 0]] * u[pairs[e, 1]], -reach, reach)
             x[first + e] = pair * product / largest
-        quantise_row(x, x_inf, x_2, k_inf, k2, out[i, :width])
+        for f in range(width):
+            x[f] = bounded(x[f], -x_inf, x_inf)
+        round_row(x, x_2, k_inf, k2, out[i, :width])
 
 
 @compiled

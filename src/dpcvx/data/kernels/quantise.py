@@ -16,30 +16,32 @@ SHRINK_SLACK = 1.0 - 2.0**-40  # below 1, so that each pass of a shrink loop mak
 
 
 @compiled
-def quantise_row(x, x_inf, x_2, k_inf, k2, out):
-    """Clip, shrink and round one scaled row into `out`; `x` is overwritten."""
+def bounded(value, low, high):
+    """Clip a number."""
+    value = high if value > high else value
+    return low if value < low else value
+
+
+@compiled
+def round_row(x, x_2, k_inf, k2, out):
+    """Shrink and round one scaled and clipped row into `out`."""
+    d = x.shape[0]  # a local number: the compiler would read the shape again after every store
     total = 0.0
-    for j in range(x.shape[0]):
-        v = x[j]
-        if v > x_inf:
-            v = x_inf
-        if v < -x_inf:
-            v = -x_inf
-        x[j] = v
-        total += v * v
+    for j in range(d):
+        total += x[j] * x[j]
     factor = FEATURE_ONE
     norm = np.sqrt(total)
     if norm > x_2:
         factor *= x_2 / norm
     squares = 0
-    for j in range(x.shape[0]):
+    for j in range(d):
         k = min(max(int(x[j] * factor), -k_inf), k_inf)
         out[j] = k
         squares += k * k
     while squares > k2:
         factor = np.sqrt(k2 / squares) * SHRINK_SLACK
         squares = 0
-        for j in range(x.shape[0]):
+        for j in range(d):
             k = int(out[j] * factor)
             out[j] = k
             squares += k * k
@@ -47,15 +49,16 @@ def quantise_row(x, x_inf, x_2, k_inf, k2, out):
 
 @compiled
 def quantise_dense(block, center, scale, x_inf, x_2, k_inf, k2, out):
-    """Quantise rows of float64 into the first columns of `out`."""
+    """Quantise rows of numbers into the first columns of `out`."""
     n, d = block.shape
     x = np.empty(d)
     for i in range(n):
-        for j in range(d):
-            v = block[i, j]
+        for j in range(d):  # without branches, so that the compiler vectorises it
+            v = np.float64(block[i, j])
             # A finite cell may overflow here and is clipped; one that is not finite counts as 0.
-            x[j] = (v - center[j]) / scale[j] if np.isfinite(v) else 0.0
-        quantise_row(x, x_inf, x_2, k_inf, k2, out[i, :d])
+            scaled = (v - center[j]) / scale[j]
+            x[j] = bounded(scaled if v - v == 0.0 else 0.0, -x_inf, x_inf)
+        round_row(x, x_2, k_inf, k2, out[i, :d])
 
 
 @compiled
@@ -67,10 +70,10 @@ def quantise_sparse(indptr, indices, data, scale, x_inf, x_2, k_inf, k2, constan
         x = np.empty(stop - start)
         for e in range(stop - start):
             v = data[start + e]
-            x[e] = v / scale[indices[start + e]] if np.isfinite(v) else 0.0
+            x[e] = bounded(v / scale[indices[start + e]] if np.isfinite(v) else 0.0, -x_inf, x_inf)
             columns[to + e] = indices[start + e]
         end = to + stop - start
-        quantise_row(x, x_inf, x_2, k_inf, k2, out[to:end])
+        round_row(x, x_2, k_inf, k2, out[to:end])
         if constant:
             columns[end] = d
             out[end] = constant
