@@ -1,13 +1,14 @@
-"""Would measuring the strongest pairs again help where pairs are mostly noise? Two stages, and a free choice.
+"""Does it help to measure the strongest pairs again, where pairs are mostly noise? Two stages, a free choice.
 
     python benchmarks/chosen_again.py [--tables causaldata/nhefs openintro/labor_market_discrimination]
 
-Tables, regressions and marginals of joint_pairs.py, epsilon 1. "all": the engine's way, one release of all
-pairs, estimated together. "again": 70 % of that budget for such a release; the three pairs for each attribute
-that are strongest by its estimates are measured again with the rest, and both are averaged by their
-variances, which costs no selection. "free": 30 % for the means, the rest for the three pairs for each
-attribute that are strongest in the records, chosen for nothing: a private choice can only be worse. Mean of
-two seeds, errors as in joint_pairs.py. Writes docs/figures/chosen_again.json.
+Tables, regressions and marginals of joint_pairs.py, epsilon 1. "all" is the method of the engine: one release
+of all pairs, estimated together. "again": 70 % of that budget pays for such a release. The pairs that are
+strongest by its estimates, three for each attribute, are measured again with the rest of the budget, and both
+measurements are averaged by their variances; no private selection is needed. "free": 30 % pays for the means,
+and the rest for the pairs that are strongest in the records, three for each attribute. This choice costs
+nothing here: a private choice can only be worse. Mean of two seeds, errors as in joint_pairs.py. Writes
+docs/figures/chosen_again.json.
 """
 
 import argparse

@@ -1,16 +1,16 @@
-"""How often intervals of regressions cover where people lack the target, by their share.
+"""Coverage of intervals of regressions, by the share of the people who lack the target.
 
     python benchmarks/missing_targets.py [--seeds 2] [--shares 0 0.05 0.1 0.2 0.4]
 
 Tables of the development part of answer_intervals.py with at least 4,000 people and no missing cells in the
-target. The target of a squared-loss regression on up to four attributes is taken away from a share of the
-people: four fifths of them (as far as there are so many) have a level of the upper half in both of two random
+target. The target of a squared-loss regression on up to four attributes is removed for a share of the people.
+Four fifths of these people (if there are so many) have a level of the upper half in both of two random
 features ("both"), or in both or neither ("equal"); the others are random. Pairs show how the missing cells
 depend on each feature, not on both at once.
-An engine about these attributes alone with the warm start (pairs; triples are not measured), epsilon 4,
-delta 1/n^2, answers without comparisons; the truth is least squares
-on the records. "far" are the numbers whose error is above three times half of their interval. Writes
-docs/figures/missing_targets.json.
+
+The engine has these attributes alone and the warm start (pairs; triples are not measured), epsilon 4 and
+delta 1/n^2, and answers without comparisons. The truth is least squares on the records. A number is "far" if
+its error is above three times the half-width of its interval. Writes docs/figures/missing_targets.json.
 """
 
 import argparse

@@ -1,9 +1,10 @@
-"""Gain of fits on selected features over zero, and how many are returned to zero since they show only noise.
+"""Fits on selected features: their gain over zero coefficients, and how often the fit returns zeros.
 
-The decision (`dpcvx.solvers.evidence`) is switched off for the first number, the gain of the coefficients as
-they were fitted. Designs: the hardest instances of the LASSO of some sizes (gain: 1 - excess loss over that
-of zero), rows of `lasso_designs.py` with truths of R^2 0 to 0.9, and `group_designs.py` with and without a
-target that depends on its columns (gain: R^2 on new records). None is a task of the leaderboard.
+A fit returns zeros if it finds only noise (`dpcvx.solvers.evidence`). For the first number, the gain of the
+fitted coefficients, this decision is switched off. Designs: the hardest instances of the LASSO of some
+sizes (gain: 1 - excess loss over that of zero), rows of `lasso_designs.py` with truths of R^2 0 to 0.9, and
+`group_designs.py` with and without a target that depends on its columns (gain: R^2 on new records). None is
+a task of the leaderboard.
 
     python benchmarks/noise_designs.py [--seeds 3]
 """
@@ -27,17 +28,17 @@ FIRST_SEED = 500
 
 def decided(fit):
     """Run a fit with its decision noted and switched off: (what it returns, whether it found something)."""
-    notes, original = [], Evidence.found
+    notes, original = [], Evidence.exceeds_noise
 
-    def found(self):
+    def exceeds_noise(self):
         notes.append(original(self))
         return True
 
-    Evidence.found = found
+    Evidence.exceeds_noise = exceeds_noise
     try:
         result = fit()
     finally:
-        Evidence.found = original
+        Evidence.exceeds_noise = original
     selects = "selections" in vars(result[1].plan_.solver.innermost(result[1].plan_).solver)
     return result[0], notes[-1] if selects else None  # earlier ones are of rehearsals
 

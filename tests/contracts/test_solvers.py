@@ -119,7 +119,7 @@ class Counting:
 
 @pytest.fixture(autouse=True)
 def keep_what_is_found(monkeypatch):
-    """Few records show only noise, and a fit that selects features would return zero: compare its path."""
+    """Few records show only noise, for which fits that select features return zeros; this compares paths."""
     monkeypatch.setattr(Asking, "withdraw", lambda self, theta, start, caution: theta)
 
 

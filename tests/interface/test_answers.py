@@ -238,8 +238,8 @@ def test_a_regression_at_the_edge_of_its_set_or_nearly_separated_says_so():
 
 
 def test_an_answer_about_a_target_that_many_lack_says_so():
-    """And has no intervals. The share is that of the first release; with few missing targets, or a single
-    feature, nothing is said."""
+    """It has no intervals either. The share is that of the first release; with few missing targets, or a
+    single feature, there is no note."""
     rng, n = np.random.default_rng(0), 20_000
     table = {name: rng.choice(["u", "v", "w"], n) for name in ("d", "e")}
     wage = rng.normal(50, 10, n)

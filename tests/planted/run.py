@@ -133,7 +133,9 @@ def write_page(known: dict[str, dict[str, object]]) -> None:
     """Write the table of faults to the page, for those that are still listed."""
     caught = sum(bool(known.get(fault.name, {}).get("caught")) for fault in FAULTS)
     missed = sum(not known[fault.name]["caught"] for fault in FAULTS if fault.name in known)
-    rows = [f"Of {len(FAULTS)} faults {caught} were caught and {missed} missed; the others were not run.", ""]
+    others = len(FAULTS) - caught - missed
+    rest = f"; the other {others} were not run" if others else ""
+    rows = [f"Of {len(FAULTS)} faults {caught} were caught and {missed} missed{rest}.", ""]
     rows += ["| fault | file | caught by |", "|---|---|---|"]
     for kind in dict.fromkeys(fault.kind for fault in FAULTS):
         rows.append(f"| **{kind}** | | |")

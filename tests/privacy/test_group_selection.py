@@ -238,7 +238,7 @@ def test_what_cannot_be_planned_is_refused():
 
 
 def test_groups_are_listed_a_few_times_for_a_plan():
-    """And not for each number of draws: plans of many groups took minutes."""
+    """Groups are not listed again for each number of draws: before, plans of many groups took minutes."""
     problem = dp.Problem(dp.Huber(0.5), dp.GroupBall(2, 2.0), bounds=BOUNDS, d=400)
     listed = []
 

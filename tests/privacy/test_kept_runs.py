@@ -46,7 +46,7 @@ def unchecked(monkeypatch):
 
 @pytest.fixture(autouse=True)
 def certain(monkeypatch):
-    """Comparisons that noise cannot change: it put one of 200 good answers above the level."""
+    """Comparisons that noise cannot change; before, noise put one of 200 good answers above the level."""
 
     def above(side, run, checked, level):
         return run.above(1000 * (checked.score(side._counts) - level), side._rng)

@@ -1,4 +1,4 @@
-"""Ranges of numbers from public rows: a count decides on them, and nothing else of the records does."""
+"""Ranges of numbers from public rows: of the records, only a noisy count decides whether they are used."""
 
 import itertools
 import json

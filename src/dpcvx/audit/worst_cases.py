@@ -214,7 +214,7 @@ def _choice(case: Callable[[], WorstCase], question: Any, rows: tuple[Vector, Ve
 
 
 def _group_selection() -> WorstCase:
-    """Records pull two groups alike, but one, which pulls the first and pushes the second, or reversed."""
+    """All records but one raise two scores alike; one raises the first and lowers the second, or reversed."""
     n, groups = 10, ((0, 1), (2, 3))
     problem = Problem(Huber(0.5), GroupBall(groups, 1.0), bounds=Bounds(1.0), d=4)
     one, other = np.ones((n, 4)), np.ones((n, 4))
@@ -223,7 +223,7 @@ def _group_selection() -> WorstCase:
 
 
 def _pair_selection() -> WorstCase:
-    """Records pull two pairs alike, but one, which pulls the first and pushes the second, or reversed."""
+    """As for groups: one record raises the score of one pair and lowers that of the other, or reversed."""
     n, pairs = 10, ((0, 1), (2, 3))
     problem = Problem(Huber(0.5), L2Ball(1.0), bounds=Bounds(1.0), d=4)
     one, other = np.ones((n, 4)), np.ones((n, 4))

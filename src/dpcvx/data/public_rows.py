@@ -40,7 +40,7 @@ __all__ = [
 
 BLOCK = 2**12  # rows whose norms are computed at a time
 FEWEST = 10  # public rows with a target from which a score is fitted
-MOST_LEFT = 0.98  # of the variance of the public targets: a score that leaves more says nothing
+MOST_LEFT = 0.98  # of the variance of the public targets: a score that leaves more is not used
 LEAST_SPREAD = 1e-6  # of the width of the bounds: a number that varies less has its declared range
 RIDGES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)  # over the variance of a column: less lets columns cancel
 
@@ -171,8 +171,8 @@ def weighted_columns(columns: Columns, weights: Vector) -> Columns:
 def column_ranges(public: Table, columns: Columns) -> tuple[Vector, Vector, Vector]:
     """Return mean, standard deviation and largest distance from the mean of every feature of public rows.
 
-    Features are clipped to their bounds first. The standard deviation is 0 where a feature says nothing: that
-    of a level, and of a number that is the same in all rows or missing in all.
+    Features are clipped to their bounds first. The standard deviation is set to 0 for levels, and for numbers
+    that are the same in all rows or missing in all: they get no range.
     """
     features = np.concatenate([columns.clipped(block) for _, block in _blocks(public, columns)])
     there = np.isfinite(features)
@@ -185,10 +185,10 @@ def column_ranges(public: Table, columns: Columns) -> tuple[Vector, Vector, Vect
 
 
 def narrowed_columns(columns: Columns, mean: Vector, reach: Vector) -> Columns:
-    """Return the map to features that are clipped at public distances from public means, and centred there.
+    """Return columns whose features are clipped at public distances from public means, and centred there.
 
-    Declared bounds are kept where they are nearer. `reach`: largest distance from the mean; 0 leaves a
-    feature as declared.
+    A declared bound is kept where it is nearer to the mean. `reach`: largest distance from the mean; a
+    feature with 0 stays as declared.
     """
     named = reach > 0
     low = np.where(named, np.maximum(columns.low, mean - reach), columns.low)

@@ -101,10 +101,10 @@ def read_bytes(path: Path, limit: int = -1) -> bytes:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Return the content of a TOML file, and say in one sentence where it has none."""
+    """Return the content of a TOML file; raise WrongValue, in one sentence, if it is not valid TOML."""
     try:
         content = tomllib.loads(read_bytes(path).decode())
-        repr(content)  # reading a hexadecimal or binary number has no limit of digits, showing it has one
+        repr(content)  # Python reads hexadecimal and binary numbers of any length, but does not show them all
     except RecursionError:
         raise WrongValue(f"{path} is nested too deeply.") from None
     # Of the decoder, of UTF-8, or of a number that has too many digits.

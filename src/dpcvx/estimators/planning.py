@@ -232,7 +232,7 @@ class Planning(Parameters):
         asked = maps if standardize else declared
         histograms = pooled or histogram_stages(n, asked, dataset, budget, target)
         given = None if standardize or self.uncertainty else self.public
-        # Requested maps are of columns as they are declared.
+        # Maps that the fit releases refer to the declared bounds of columns.
         ranges = ranges and not histograms
         weighing, reason = public_stages(n, given, stated.data_norm, domain, dataset, budget, ranges=ranges)
         if used:
@@ -258,7 +258,7 @@ class Planning(Parameters):
 
     @property
     def _has_default_set(self) -> bool:
-        """Whether the user names no radius and no set beyond its kind."""
+        """Whether the user gives no radius, and no set as an object; a set may be given by name."""
         return self.radius is None and isinstance(getattr(self, "domain", ""), str)
 
     @property
@@ -305,9 +305,9 @@ class Planning(Parameters):
         and labels need not be; those of Huber's loss are not. Rows are divided by their length, at most
         1 + sqrt(d) cells, which multiplies coefficients: an l1 ball has that many times the radius, so that
         it is one of coefficients of cells. An l2 ball of a regression has at least the radius sqrt(d): d
-        columns that explain a target together need about half of that. Noise does not grow with it, as
-        residuals are clipped. Standard errors have the smaller ball, which limits directions that noise
-        hides. A set that the user names stays as it is.
+        columns that explain a target together need about half of that. Noise does not grow with the radius,
+        because residuals are clipped. Fits with standard errors keep the smaller ball, which limits
+        directions that noise hides. A set that the user names stays as it is.
         """
         loss, C = problem.loss, problem.domain
         if not self._has_default_set:
@@ -486,7 +486,7 @@ class Planning(Parameters):
         return plan(problem, n, budget, candidates, accountant, density=density)
 
     def _automatic(self, problem: Problem) -> tuple[type[Any], ...]:
-        """Return the kinds of solvers that are weighed where the user names none."""
+        """Return the classes of solvers that are compared if the user names none."""
         return automatic(problem)
 
     def _candidates(

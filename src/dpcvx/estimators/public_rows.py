@@ -1,9 +1,9 @@
 """Public rows in a fit: whether they are used, what that costs, and what the statement says of them.
 
 Weights or ranges of columns follow from public rows (`dpcvx.data.public_rows`). Rows from elsewhere may be
-misleading, so the fit first counts, with noise, the private rows that are like them: those that are long
-enough once their columns are weighted, or that lie near the public ones. It does without the weights or the
-ranges if too few are.
+misleading, so the fit first counts, with noise, the private rows that are like them: rows that are long
+enough once their columns are weighted, or that lie near the public ones. If there are too few such rows, the
+fit uses neither weights nor ranges.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def public_stages(
         return (), UNUSED + "they need delta > 0, relation='replace' and no max_rows"
     paid = spendable(budget)
     mu = gaussian_mu(paid.epsilon, paid.delta)
-    # A range that is wrong costs more than a weight: more may be paid to see it, and no more than is needed.
+    # Wrong ranges cost more accuracy than wrong weights, so more is paid to detect them, but only as needed.
     multiplier = (
         max(RANGE_NOISE * n, 1 / (math.sqrt(RANGE_SHARE) * mu)) if ranges else 1 / (math.sqrt(SHARE) * mu)
     )
@@ -167,7 +167,7 @@ def public_score(
 def public_columns(
     stages: tuple[Stage, ...], public: Any, data_norm: float | None, dataset: Dataset, columns: Columns
 ) -> PublicColumns | None:
-    """Return the columns of a planned fit with weights or ranges; None where it does without public rows.
+    """Return the columns of a planned fit with weights or ranges; None if the plan has no count of rows.
 
     `data_norm`: as declared; `dataset`: its columns are used, and no record; `columns`: as declared.
     """
@@ -187,7 +187,7 @@ def public_columns(
 def release_columns(
     stages: tuple[Stage, ...], public: PublicColumns, dataset: Dataset, columns: Columns, answers: Answers
 ) -> tuple[PublicColumns, Columns]:
-    """Release the count that was paid for; return it, and the columns that it decides for.
+    """Release the count that was paid for; return it, and the columns that are used because of it.
 
     `columns`: as declared.
     """

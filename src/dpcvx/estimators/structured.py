@@ -43,8 +43,8 @@ class PrivateGroupLasso(SquaredRegressor):
         return GroupBall.of_labels(labels + intercept, self._radius(loss))
 
     def _automatic(self, problem: Problem) -> tuple[type[Any], ...]:
-        # Groups are selected if somebody names them and the target is centred: at theta = 0 a gradient is
-        # mostly that of the intercept otherwise. In usual tables many columns matter, each a little.
+        # Groups are selected only if the user names them: in usual tables many columns matter a little. The
+        # target must be centred, or else the intercept dominates the gradient at theta = 0.
         if self.groups is None or problem.loss.target_deviation is None:
             return super()._automatic(problem)
         return NoisyGradientDescent, NoisyGroupSelection

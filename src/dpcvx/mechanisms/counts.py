@@ -187,9 +187,9 @@ class NoisyRowCount(NoisyCounts):
     of columns the stored row, weighted, has norm 1 or more; with public ranges no number is beyond public
     limits. The answer is S + 2^-20 K with K = round(scale Z), Z standard normal.
 
-    Sensitivity (l2): 1 under replace-one and under add/remove, whatever the test is: it is that of one number
-    of `NoisyCounts`. Of weighted records the sum of the weights is a second entry: sqrt(2) (PRIVACY_MATH §16,
-    §18).
+    Sensitivity (l2): 1 under replace-one and under add/remove, whatever the test is, as for one number of
+    `NoisyCounts`. With weights of records, their sum is a second entry, and the sensitivity is sqrt(2)
+    (PRIVACY_MATH §16, §18).
 
     Event: Gaussian(noise_multiplier).
     """

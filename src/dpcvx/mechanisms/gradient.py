@@ -101,7 +101,7 @@ class NoisyGradient(GaussianMechanism):
     def noise_at(self, theta: Vector, features: int | None = None) -> float:
         """Return the standard deviation of one coordinate of the answer at a public theta.
 
-        `features`: number of features of the support, of a gradient on one; the largest by default.
+        `features`: number of features of the gradient's support; by default the largest possible number.
         """
         bound = residual_bound(self.problem, self.problem.margin_bound(theta), self.clip)
         return self._gaussian(bound, features or self._features).scale * SUM_UNIT / self.n

@@ -1,4 +1,4 @@
-"""A group of features with a large gradient, by the exponential mechanism."""
+"""A group of features with a large gradient, drawn by the exponential mechanism."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ __all__ = ["NoisyGroup"]
 
 @dataclass(frozen=True)
 class NoisyGroup:
-    """A group of features with a large gradient at a public theta, none of those drawn before.
+    """A group of features with a large gradient at a public theta, except the groups drawn before.
 
     Question: let S(D) = sum_i rho_i k_i be the exact sum of `NoisyGradient` at theta, and S_g its entries for
     the features of group g. The scores are u_g(D) = ||S_g||_2/Delta_g for every group that is left; g is
     drawn with probability proportional to exp(eta u_g/2), exactly (`noise.exponential`).
     Sensitivity (replace-one, each score): 1, since S_g moves by at most
-    Delta_g = 2 R sqrt(min(K2, s K_inf^2)) for s = |g| features, and a norm by no more than its vector; half
-    of Delta_g under add/remove. R is taken at the public theta.
+    Delta_g = 2 R sqrt(min(K2, s K_inf^2)) for s = |g| features, and ||S_g||_2 by at most as much. Under
+    add/remove Delta_g is half of that. R is taken at the public theta.
     Event: Exponential(eta). The groups that are left are public, as earlier draws are released, so a draw is
     eta-bounded-range (PRIVACY_MATH §15). Rounding of log-weights is paid out of eta (PRIVACY_MATH §11).
     """
@@ -50,7 +50,7 @@ class NoisyGroup:
 
     def __post_init__(self) -> None:
         known = all(0 <= j < self.problem.d for group in self.groups for j in group)
-        # A place that is listed twice could move the norm by more than Delta_g.
+        # A feature that is listed twice could move the norm by more than Delta_g.
         once = all(len(set(group)) == len(group) for group in self.groups)
         if not (self.groups and all(self.groups) and known and once):
             raise WrongValue(
@@ -113,8 +113,8 @@ class NoisyGroup:
     def _temperature(self) -> float:
         """Eta left for a draw once rounding is paid.
 
-        A log-weight is at most eta times half the records; the norm of a group sums one square for each of
-        its entries, eight of which count as much as all other roundings.
+        A log-weight is at most eta times half the number of records. The norm of a group sums one square for
+        each entry; eight such roundings count as much as all the others together.
         """
         from dpcvx.noise.exponential import log_weight_error
 
@@ -137,7 +137,7 @@ class NoisyGroup:
     def __call__(
         self, slopes: Slopes, theta: Vector, drawn: tuple[int, ...], data: DataSource, rng: Generator
     ) -> int:
-        """Return the place of a group that is none of those drawn before."""
+        """Return the index of a group that has not been drawn before."""
         from dpcvx.noise.exponential import select
 
         scores, sensitivity = slopes.at(theta, lambda theta: self.scores(theta, data))

@@ -209,7 +209,7 @@ class _SceneOracle(Asking):
         return self._best_vertex(mechanism, noise)
 
     def withdraw(self, theta: Vector, start: Vector, caution: str) -> Vector:
-        """Return the parameter: predictions are of fits that find something."""
+        """Return the parameter unchanged: the predicted risk is that of fits that find a signal."""
         return theta
 
     def _difference(self, mechanism: Any, theta: Vector, anchor: Vector) -> Vector:
@@ -252,7 +252,7 @@ class _SceneOracle(Asking):
         return Vertex(index, 1 if value > 0 else -1)
 
     def _best_group(self, mechanism: Any, theta: Vector, drawn: tuple[int, ...]) -> int:
-        """Group with the largest gradient for its size, scores perturbed by Gumbel noise."""
+        """Group with the largest noisy score: gradient norm over the root of its size, plus Gumbel noise."""
         g = self._scene.gradient(theta)
         sizes = np.sqrt([len(group) for group in mechanism.groups])
         scores = np.array([np.linalg.norm(g[list(group)]) for group in mechanism.groups]) / sizes

@@ -91,7 +91,7 @@ class Asking:
         return answer
 
     def group(self, theta: Vector, drawn: tuple[int, ...] = ()) -> int:
-        """Group of features with a large gradient at a public theta, none of those drawn."""
+        """Group of features with a large gradient at a public theta, except the groups drawn before."""
         answer: int = self.ask(theta, drawn, question="group")
         return answer
 
@@ -115,7 +115,7 @@ class Asking:
         self.region, self.caution = region, caution
 
     def withdraw(self, theta: Vector, start: Vector, caution: str) -> Vector:
-        """Release a start in place of a parameter that answers show to be noise, with a caution."""
+        """Return the start in place of a parameter that is only noise, and add a caution to the release."""
         self.caution = caution
         return start
 

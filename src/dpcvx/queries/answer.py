@@ -352,7 +352,7 @@ def reading_note(
     `own_fit`: whether the answer has a distribution of its own attributes, in place of one histogram;
     `unmeasured`: interactions of which no table with the target was measured; `hidden`: levels of features
     whose noisy number of people is not above the noise; `missing`: noisy share of people without the target,
-    0 if intervals do not suffer from it.
+    or 0 if intervals hold anyway.
     """
     notes = [
         _coding_note(query, schema),

@@ -498,7 +498,7 @@ class QueryEngine:
             compared = False
         unmeasured = self._public_side.unmeasured(compiled)
         missing = self._public_side.missing_targets(compiled)
-        if unmeasured or missing:  # the model cannot represent the interaction, or who is left out
+        if unmeasured or missing:  # no model of the interaction, or of who is left out
             noise = PropagatedNoise(None, None)
         unit = near.range / self.n
         below = self.plan.largest_below * unit / part if compared else math.inf

@@ -102,8 +102,8 @@ class LocalModels:
         Groups of later measurements, each about the same attributes. One counts in every distribution that
         has two of its attributes, where both together have at most 2^16 cells.
     released : sequence of Measurement, optional
-        The release itself, where ``measurements`` are estimates by `shrink_together`: predicted errors rest
-        on its noise, those of distributions on a part of it.
+        The release itself, if ``measurements`` are estimates by `shrink_together`. Predicted errors are
+        computed from its noise; those of distributions from a part of its noise.
     """
 
     def __init__(
@@ -131,8 +131,8 @@ class LocalModels:
     def inside(self, attributes: Iterable[int]) -> list[Measurement]:
         """Return the released means about single attributes, pairs and triples among some.
 
-        Where the models use estimates of them, these are returned, with deviations for intervals: the
-        estimated errors, raised, and at least a part of the noise of the release.
+        If the models use estimates of these means, the estimates are returned. Their standard deviations are
+        then larger, for intervals: the raised estimated errors, and at least a part of the release's noise.
         """
         places = sorted(set(attributes))
         keys = (key for r in range(1, self._order + 1) for key in combinations(places, r))

@@ -124,11 +124,11 @@ class PublicSide:
         return tuple(found)
 
     def missing_targets(self, compiled: CompiledQuery) -> float:
-        """Return the noisy share of people without a regression's target, where intervals suffer from it.
+        """Return the noisy share of people without a regression's target, or 0 if intervals hold anyway.
 
-        Pairs of attributes do not show which combinations of features these people have. 0 if their share, by
-        the first release, is below `MANY_MISSING`, or if there is a single feature, whose pair with the
-        target shows everything.
+        Pairs of attributes do not show which combinations of features these people have. The result is 0 if
+        their share, by the first release, is at most `MANY_MISSING`, or if there is a single feature: its
+        pair with the target shows everything.
         """
         query = compiled.description
         if not isinstance(query, Regression) or not isinstance(self._plan.start, NoisyMarginals):

@@ -40,8 +40,8 @@ class NoisyCorrectiveFrankWolfe(Solver):
     (1 + log(T1)/3)/(T1 + 2) of the way to a vertex, which leaves about T1^(-1/3)/e of the distance from the
     start. Longer steps overshoot, and the same few features are selected again to take them back. Vertices
     are good long before their weights are, and the set S is public; stage 2 finds the weights by noisy
-    gradients on S alone, starting from stage 1's point. Where these gradients show only noise, theta is 0,
-    and the release has a caution (`Evidence`); a simplex, which has no such point, is left alone.
+    gradients on S alone, starting from stage 1's point. If these gradients show only noise, theta is 0,
+    and the release has a caution (`Evidence`). A simplex does not contain 0, so its fits are not changed.
 
     Privacy: T1 questions `NoisyVertex` (score sensitivity 2 c L1/n, replace-one) and T2 questions
     `NoisyGradient` on a support (l2 sensitivity 2 (phi' bound) min(B_2, B_x sqrt(k))/n for k = |S| features,

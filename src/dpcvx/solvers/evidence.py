@@ -1,4 +1,4 @@
-"""Whether released gradients show more than their noise; a fit of noise returns to where it started."""
+"""A test of whether released gradients show more than noise; a fit of pure noise returns its start."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ NOTHING_FOUND = (
 class Evidence:
     """Released gradients of a fit, which show whether the gradient at its origin is more than noise.
 
-    Where the objective is quadratic, the gradient at theta is s + H (theta - origin). With curvature h in all
-    directions, the mean of g - h (theta - origin) is s with the noise of the mean, whatever steps and
-    projections made of earlier answers. h is that of the public model of typical data: where the true one
-    is smaller, a fit that followed a signal shows it all the more. Nothing is found if neither the sum of
-    squares nor the largest entry is beyond what noise alone gives. It is a function of answers and public
-    numbers: post-processing.
+    If the objective is quadratic, the gradient at theta is s + H (theta - origin). With curvature h in all
+    directions, the mean of g - h (theta - origin) is s plus the noise of the mean, whatever steps and
+    projections the fit made. h is the curvature of the public model of typical data: if the true curvature
+    is smaller, a fit that followed a signal exceeds the noise even more clearly. Nothing is found if neither
+    the sum of squares nor the largest entry exceeds the level of pure noise. The test uses only answers and
+    public numbers: it is post-processing.
 
     Parameters
     ----------
     mechanism : NoisyGradient
-        Of the gradients.
+        Mechanism that releases the gradients.
     origin : (k,) array
-        Point at which the objective is compared with the fit; the support's part of it.
+        Point to which a fit of pure noise returns; on a support, its entries there.
     clip : float or None
-        Clip of the fit.
+        Clip of the residuals in the fit.
     """
 
     def __init__(self, mechanism: NoisyGradient, origin: Vector, clip: float | None) -> None:
@@ -66,12 +66,12 @@ class Evidence:
         return float((units**2).sum()) > most[0] or float(np.abs(units).max()) > most[1]
 
     def settle(self, theta: Vector, start: Vector, ask: Asking) -> Vector:
-        """Return theta, or where nothing was found the start, with a caution."""
+        """Return theta; if nothing was found, return the start, with a caution."""
         return theta if self.exceeds_noise() else ask.withdraw(theta, start, NOTHING_FOUND)
 
 
 def _largest_of(count: int) -> float:
-    """Return what the largest of so many absolute standard normal numbers exceeds with a small chance."""
+    """Return the level that the largest of `count` absolute standard normal numbers exceeds with CHANCE."""
     from scipy.special import ndtri
 
     return float(-ndtri(CHANCE / (2 * count)))

@@ -27,7 +27,7 @@ SHARE: float = default("solvers.group_selection.SHARE")
 STRIDE: float = default("solvers.group_selection.STRIDE")
 MOST_STEPS: int = default("solvers.group_selection.MOST_STEPS")
 HANDICAP: float = default("solvers.group_selection.HANDICAP")
-LATE = 3  # one in so many iterates of the refit, the last ones, is averaged
+LATE = 3  # the last third of the refit's iterates is averaged
 LENGTHS = np.geomspace(1e-2, 1e3, 200)  # path lengths that are compared, in units of 1/curvature
 
 
@@ -37,11 +37,11 @@ class NoisyGroupSelection(Solver):
 
     S = features of k drawn groups; theta = mean of the last third of T projected gradient steps within S
 
-    Algorithm: beyond the papers; the selection is the vertex that [TTZ14] Algorithm 4 would move to over a
-    group ball, a group and a direction within it, of which only the group is drawn. All groups are drawn from
-    the gradient at theta = 0, one after another and none twice, so that they cost one pass over the records.
-    The refit starts at 0 and is noisy projected gradient descent on S. Where its gradients show only noise,
-    theta is 0, and the release has a caution (`Evidence`).
+    Algorithm: beyond the papers. Over a group ball, [TTZ14] Algorithm 4 would move to a vertex, which is a
+    group and a direction within it; here only the group is drawn. All groups are drawn from the gradient at
+    theta = 0, one after another and none twice, so that the draws cost one pass over the records. The refit
+    starts at 0 and is noisy projected gradient descent on S. If its gradients show only noise, theta is 0,
+    and the release has a caution (`Evidence`).
 
     Privacy: k questions `NoisyGroup` (scores with sensitivity 1, replace-one) and T questions `NoisyGradient`
     on a support (l2 sensitivity 2 (phi' bound) min(B_2, B_x sqrt(|S|))/n, replace-one); event
@@ -50,9 +50,10 @@ class NoisyGroupSelection(Solver):
     on its size.
 
     Utility: no rate is proved; the prediction is a model. J groups are equally useful, J = 1, 2, 4, ... up to
-    half of them with equal probability, and scores have the variance of a useful model. A draw is one of J
-    useful groups of m with probability 1/(1 + (m/J - 1) exp(-a/b)), a the norm of its gradient and b the
-    scale of the Gumbel noise on it. The default number of draws minimises the predicted risk.
+    half of them with equal probability, and scores have the variance of a useful model. A draw finds one of
+    the J useful groups among m with probability 1/(1 + (m/J - 1) exp(-a/b)), where a is the norm of the
+    gradient of a useful group and b the scale of the Gumbel noise on it. The default number of draws
+    minimises the predicted risk.
 
     Deviations: none, as there is no paper.
 
@@ -126,7 +127,7 @@ class NoisyGroupSelection(Solver):
         return float(parts[0][0]), float(parts[1][0])
 
     def handicap(self, plan: Plan) -> float:
-        """Return 0.3: where groups are declared, its risk was far below that of its rehearsals."""
+        """Return 0.3: where groups are declared, the measured risk was far below the rehearsed one."""
         return HANDICAP
 
     def _groups(self, problem: Problem) -> tuple[tuple[int, ...], ...]:

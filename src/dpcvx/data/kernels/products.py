@@ -66,7 +66,8 @@ def multiply_dense(matrix, vectors, start, stop, at, out):
 def multiply_columns(columns, vectors, start, stop, out):
     """The same for rows that are stored feature-major: out[k, i] = <columns[:, start + i], vectors[k]>.
 
-    Of short rows, records side by side fill the registers of the processor, and features do not.
+    With few features, consecutive records fill the vector registers of the processor; the features of one
+    record do not.
     """
     d, count = columns.shape[0], stop - start
     for k in range(vectors.shape[0]):

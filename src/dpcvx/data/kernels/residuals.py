@@ -73,7 +73,7 @@ def shrink(rho, i, l2):
 
 @compiled
 def shrink_all(rho, at, count, l2, linf):
-    """Apply `shrink` to the records at places `at` to `at + count`, whose entries are at most linf."""
+    """Apply `shrink` to `count` records from the place `at`, whose entries are at most linf."""
     if rho.shape[0] == 1 and linf <= l2:
         return  # the norm of a single entry is its absolute value
     for i in range(count):
