@@ -709,8 +709,8 @@ FAULTS: tuple[Fault, ...] = (
         (
             "rows are not clipped by cell",
             "data/kernels/quantise.py",
-            "x[j] = bounded(scaled if v - v == 0.0 else 0.0, -x_inf, x_inf)",
-            "x[j] = bounded(scaled if v - v == 0.0 else 0.0, -2 * x_inf, 2 * x_inf)",
+            "x[j] = bounded(scaled if np.isfinite(v) else 0.0, -x_inf, x_inf)",
+            "x[j] = bounded(scaled if np.isfinite(v) else 0.0, -2 * x_inf, 2 * x_inf)",
             "privacy/test_quantiser.py",
         ),
         (
@@ -1486,7 +1486,7 @@ FAULTS: tuple[Fault, ...] = (
         (
             "an infinite cell is the largest one",
             "data/kernels/quantise.py",
-            "scaled if v - v == 0.0 else 0.0",
+            "scaled if np.isfinite(v) else 0.0",
             "scaled if v == v else 0.0",
             "privacy/test_quantiser.py",
         ),

@@ -57,7 +57,7 @@ def quantise_dense(block, center, scale, x_inf, x_2, k_inf, k2, out):
             v = np.float64(block[i, j])
             # A finite cell may overflow here and is clipped; one that is not finite counts as 0.
             scaled = (v - center[j]) / scale[j]
-            x[j] = bounded(scaled if v - v == 0.0 else 0.0, -x_inf, x_inf)
+            x[j] = bounded(scaled if np.isfinite(v) else 0.0, -x_inf, x_inf)
         round_row(x, x_2, k_inf, k2, out[i, :d])
 
 
