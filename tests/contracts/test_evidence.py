@@ -79,6 +79,13 @@ class Recorded(Asking):
         pass
 
 
+def test_an_earlier_caution_stays_beside_that_of_zero_coefficients():
+    ask = Recorded(())
+    ask.announce(None, "The target is hidden.")
+    assert ask.withdraw(np.ones(2), np.zeros(2), NOTHING_FOUND).tolist() == [0, 0]
+    assert ask.caution == f"{NOTHING_FOUND} The target is hidden."
+
+
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("strength", [0.0, 0.8])
 def test_the_decision_follows_from_released_answers_alone(case, strength):
@@ -140,6 +147,28 @@ def test_wherever_gradients_are_taken_their_mean_shows_the_gradient_at_the_origi
     assert found == 100
 
 
+@pytest.mark.parametrize("epsilon", [2.0, 8.0])
+def test_a_feature_along_which_the_objective_bends_more_than_usual_is_found(epsilon):
+    """The descent converges: its late gradients are near 0."""
+    rng = np.random.default_rng(0)
+    X = np.zeros((2000, 300))
+    X[:, 0] = rng.choice([-0.9, 0.9], 2000)
+    X[np.arange(2000), 1 + rng.integers(299, size=2000)] = 0.3
+    y = X[:, 0] + 0.1 * rng.standard_normal(2000)
+    for seed in range(4):
+        model = dpcvx.PrivateLasso(
+            epsilon=epsilon,
+            delta=1e-6,
+            bounds=(-1, 1),
+            y_bounds=(-2, 2),
+            data_norm=1.0,
+            solver="corrective_frank_wolfe",
+            random_state=seed,
+        ).fit(X, y)
+        assert model.release_.caution is None
+        assert model.coef_[0] > 0.5
+
+
 @pytest.mark.parametrize("missing", [0, 300])
 def test_an_estimator_that_selects_noise_predicts_a_constant_and_says_so(missing):
     rng = np.random.default_rng(0)
@@ -159,7 +188,7 @@ def test_an_estimator_that_selects_noise_predicts_a_constant_and_says_so(missing
             warnings.simplefilter("always")
             model.fit(X, y)
         warned = [str(each.message) for each in caught if each.category is dpcvx.UselessModelWarning]
-        assert (NOTHING_FOUND in warned) == (not model.coef_.any())
+        assert any(NOTHING_FOUND in each for each in warned) == (not model.coef_.any())
         if not model.coef_.any():
             assert np.ptp(model.predict(X)) == 0
             zero += 1

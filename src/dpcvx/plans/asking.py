@@ -116,7 +116,7 @@ class Asking:
 
     def withdraw(self, theta: Vector, start: Vector, caution: str) -> Vector:
         """Return the start in place of a parameter that is only noise, and add a caution to the release."""
-        self.caution = caution
+        self.caution = caution if self.caution is None else f"{caution} {self.caution}"
         return start
 
     def publish(self, uncertainty: Uncertainty) -> None:

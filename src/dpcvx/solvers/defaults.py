@@ -118,7 +118,8 @@ _LISTED = (
             "of noise, or coefficients are 0: no useful fit was below 7",
             "benchmarks/noise_designs.py", predicts=False),
     Default("solvers.evidence.CHANCE", 0.02,
-            "chance that the largest entry of noise alone counts as a coefficient",
+            "chance that the largest entry of noise alone, in the means of all and of the first answers, "
+            "counts as a coefficient",
             "benchmarks/noise_designs.py", predicts=False),
     Default("solvers.dual_frank_wolfe.MOST_STEPS", 1000,
             "minimisations that a default may cost; beyond it n_iter must be given",

@@ -18,7 +18,7 @@ __all__ = ["NOTHING_FOUND", "Evidence"]
 LEAST_SUM: float = default("solvers.evidence.LEAST_SUM")
 CHANCE: float = default("solvers.evidence.CHANCE")
 NOTHING_FOUND = (
-    "All coefficients are 0: the released gradients are no larger than noise alone would be, and a fit would "
+    "All coefficients are 0: the released gradients show no more than noise alone may show, and a fit would "
     "have returned noise. Use more records or a larger epsilon. The budget of this fit is spent."
 )
 
@@ -29,9 +29,11 @@ class Evidence:
     If the objective is quadratic, the gradient at theta is s + H (theta - origin). With curvature h in all
     directions, the mean of g - h (theta - origin) is s plus the noise of the mean, whatever steps and
     projections the fit made. h is the curvature of the public model of typical data: if the true curvature
-    is smaller, a fit that followed a signal exceeds the noise even more clearly. Nothing is found if neither
-    the sum of squares nor the largest entry exceeds the level of pure noise. The test uses only answers and
-    public numbers: it is post-processing.
+    is smaller, a fit that followed a signal exceeds the noise even more clearly. If it is larger, late
+    gradients are near 0, and h (theta - origin) does not bring the signal back; so the means of the first
+    1, 2, 4, ... answers, which were given near the origin, are tested too. Nothing is found if neither the
+    sum of squares nor the largest entry of any mean exceeds the level of pure noise. The test uses only
+    answers and public numbers: it is post-processing.
 
     Parameters
     ----------
@@ -47,6 +49,7 @@ class Evidence:
         self._mechanism, self._origin = mechanism, origin
         self._curvature = Harmonic.of(mechanism.problem, clip).curvature
         self._slopes, self._moves, self._precision = np.zeros_like(origin), np.zeros_like(origin), 0.0
+        self._answers, self._early = 0, 0.0  # answers so far; largest entry of the means of the first ones
 
     def add(self, theta: Vector, gradient: Vector, support: IntVector | None = None) -> None:
         """Add a gradient at theta, on the features of a support if one is given."""
@@ -57,13 +60,23 @@ class Evidence:
         self._slopes += precision * (gradient - ridge)
         self._moves += precision * (point - self._origin)
         self._precision += precision
+        self._answers += 1
+        if self._answers.bit_count() == 1:  # 1, 2, 4, ...
+            self._early = max(self._early, float(np.abs(self._units).max()))
+
+    @property
+    def _units(self) -> Vector:
+        """The mean of g - h (theta - origin), in standard deviations of its noise."""
+        units: Vector = (self._slopes - self._curvature * self._moves) / math.sqrt(self._precision)
+        return units
 
     def exceeds_noise(self) -> bool:
         """Whether released gradients show more than noise."""
-        count = self._origin.size
-        most = count + LEAST_SUM * math.sqrt(2 * count), _largest_of(count)
-        units = (self._slopes - self._curvature * self._moves) / math.sqrt(self._precision)
-        return float((units**2).sum()) > most[0] or float(np.abs(units).max()) > most[1]
+        count, units = self._origin.size, self._units
+        means = 1 + self._answers.bit_length()  # the last one, and those of the first 1, 2, 4, ... answers
+        largest = max(self._early, float(np.abs(units).max()))
+        squares = float((units**2).sum())
+        return squares > count + LEAST_SUM * math.sqrt(2 * count) or largest > _largest_of(means * count)
 
     def settle(self, theta: Vector, start: Vector, ask: Asking) -> Vector:
         """Return theta; if nothing was found, return the start, with a caution."""
