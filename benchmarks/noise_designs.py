@@ -1,7 +1,8 @@
 """Fits on selected features: their gain over zero coefficients, and how often the fit returns zeros.
 
 A fit returns zeros if it finds only noise (`dpcvx.solvers.evidence`). For the first number, the gain of the
-fitted coefficients, this decision is switched off. Designs: the hardest instances of the LASSO of some
+fitted coefficients, this decision is switched off. Last, LASSO fits of radius 1 whose plan promises nothing
+are compared with descent over all features. Designs: the hardest instances of the LASSO of some
 sizes (gain: 1 - excess loss over that of zero), rows of `lasso_designs.py` with truths of R^2 0 to 0.9, and
 `group_designs.py` with and without a target that depends on its columns (gain: R^2 on new records). None is
 a task of the leaderboard.
@@ -91,6 +92,19 @@ def groups(name, useful, epsilon, seed, n=4000):
     return 1 - float((errors**2).mean() / y[n:].var()), model
 
 
+def promised_nothing(n, p, epsilon, seed, solver):
+    """R^2 and model of a LASSO of radius 1 on signs, of which three have all of the effect."""
+    rng = np.random.default_rng(seed)
+    X, theta = rng.uniform(-1, 1, (2 * n, p)), np.zeros(p)
+    theta[:3] = rng.choice([-1, 1], 3) / 3
+    y = X @ theta + rng.normal(0, 0.2, 2 * n)
+    declared = {"bounds": (-1.0, 1.0), "y_bounds": (-1.0, 1.0), "radius": 1.0, "fit_intercept": False}
+    model = dpcvx.PrivateLasso(
+        epsilon=epsilon, delta=1 / n**2, solver=solver, random_state=seed, **declared
+    ).fit(X[:n], y[:n])
+    return 1 - float(((y[n:] - model.predict(X[n:])) ** 2).mean() / (y[n:] ** 2).mean()), model
+
+
 def show(title, runs):
     """Print means of runs that selected features."""
     runs = [(gain, found) for gain, found in runs if found is not None]
@@ -128,6 +142,19 @@ def main():
             for epsilon in (0.1, 0.3, 1.0):
                 runs = [decided(lambda s=s, a=(name, useful, epsilon): groups(*a, s)) for s in seeds]
                 show(f"groups {name}, {'useful' if useful else 'shuffled'}, eps {epsilon:g}", runs)
+    for n, p in ((500, 20), (1000, 60), (2000, 200), (3000, 500), (3000, 1000)):
+        for epsilon in (0.1, 0.3, 1.0):
+            fits = {
+                solver: [promised_nothing(n, p, epsilon, seed, solver) for seed in seeds]
+                for solver in ("auto", "gradient_descent")
+            }
+            means = {solver: np.mean([gain for gain, _ in runs]) for solver, runs in fits.items()}
+            name = type(fits["auto"][0][1].plan_.solver.innermost(fits["auto"][0][1].plan_).solver).__name__
+            print(
+                f"radius 1, n {n}, p {p}, eps {epsilon:g}: default ({name}) {means['auto']:6.3f}, "
+                f"descent over all features {means['gradient_descent']:6.3f}",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

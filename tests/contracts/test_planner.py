@@ -10,6 +10,7 @@ import dpcvx
 from dpcvx import Budget, GroupBall, L1Ball, L2Ball, NuclearBall, Problem, Squared
 from dpcvx.accounting import Tight
 from dpcvx.noise import SeededGenerator
+from dpcvx.planning.outlook import is_useful
 from dpcvx.planning.planner import automatic, plan, residual_clip
 from dpcvx.solvers import (
     NoisyAcceleratedMirrorDescent,
@@ -129,6 +130,22 @@ def test_the_choice_for_groups_is_near_the_best():
     mean = np.mean(risks, axis=0)
     assert mean[0] < 1.3 * mean[1:].min()
     assert mean[0] < 0.5 * mean[1]  # the potential of groups against the Euclidean one
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 0.3])
+def test_where_nothing_is_promised_a_solver_is_chosen_that_can_return_zeros(epsilon):
+    problem = dpcvx.Problem(dpcvx.Squared(), dpcvx.L1Ball(1.0), bounds=dpcvx.Bounds(1.0), d=1000)
+    budget = dpcvx.Budget(epsilon, 1e-7)
+    chosen = dpcvx.plan(problem, 3000, budget)
+    assert not is_useful(chosen)
+    assert isinstance(chosen.solver, NoisyCorrectiveFrankWolfe)
+    assert chosen.chosen is chosen.candidates[0]
+    assert "returns zero coefficients, and says so" in " ".join(str(chosen).split())
+    descent = next(each for each in chosen.candidates if isinstance(each.solver, NoisyGradientDescent))
+    assert descent.handicap * descent.predicted < chosen.chosen.handicap * chosen.chosen.predicted
+    # Few features are not selected from, and a plan that promises something is chosen by its prediction.
+    few = dpcvx.Problem(dpcvx.Squared(), dpcvx.L1Ball(1.0), bounds=dpcvx.Bounds(1.0), d=5)
+    assert isinstance(dpcvx.plan(few, 300, budget).solver, NoisyGradientDescent)
 
 
 def test_perturbation_that_could_take_very_long_is_left_to_descent():

@@ -15,7 +15,7 @@ from dpcvx.errors import Incompatible, NotAccountable, WrongValue
 from dpcvx.losses import Loss
 from dpcvx.mechanisms.minimise import NEWTON_SIZE
 from dpcvx.planning.candidates import list_others, weigh
-from dpcvx.planning.outlook import advice
+from dpcvx.planning.outlook import advice, is_useful
 from dpcvx.plans import Plan, Solver
 from dpcvx.problem import Problem
 from dpcvx.solvers import (
@@ -191,6 +191,18 @@ def _geometry_gain(problem: Problem) -> float:
     return euclidean / own
 
 
+def _prefer_careful(plans: tuple[Plan, ...], chosen: Plan) -> Plan:
+    """Return the plan whose fit returns zeros if it finds only noise, where the chosen one promises nothing.
+
+    Such a fit is no worse than a constant where there is nothing to find, and good where the records have
+    larger effects than the public model of typical data.
+    """
+    if is_useful(chosen):
+        return chosen
+    fits = ((plan, plan.solver.innermost(plan)) for plan in plans)
+    return next((plan for plan, fit in fits if fit.solver.withdraws(fit.problem)), chosen)
+
+
 def plan(
     problem: Problem,
     n: int,
@@ -218,8 +230,10 @@ def plan(
     Returns
     -------
     Plan
-        The one with the least predicted excess risk, each multiplied by its solver's handicap.
-        ``plan.candidates`` are those that were weighed; "all" lists every other solver that fits as well.
+        The one with the least predicted excess risk, each multiplied by its solver's handicap. If it is not
+        predicted to be better than a constant, a solver is preferred that returns zero coefficients where it
+        finds only noise. ``plan.candidates`` are those that were weighed; "all" lists every other solver that
+        fits as well.
     """
     if n < 1:
         raise WrongValue(f"n must be at least 1, got {n}.")
@@ -239,6 +253,8 @@ def plan(
     if not plans:
         raise Incompatible("No solver fits this problem:\n  " + "\n  ".join(refusals))
     weighed = weigh(tuple(plans), density)
-    chosen = next(plan for plan in plans if plan.solver == weighed[0].solver)
+    best = next(plan for plan in plans if plan.solver == weighed[0].solver)
+    chosen = _prefer_careful(tuple(plans), best)
+    weighed = tuple(sorted(weighed, key=lambda each: each.solver != chosen.solver))
     listed = list_others(chosen, tuple(plans), clip=clip, density=density) if everything else ()
     return replace(chosen, candidates=(*weighed, *listed), advise=advice)

@@ -116,6 +116,10 @@ class Solver(Protocol):
         """Return the factor by which a predicted risk is multiplied before solvers are compared."""
         return 1.0
 
+    def withdraws(self, problem: Problem) -> bool:
+        """Whether a fit returns zero coefficients if its released gradients show only noise."""
+        return False
+
     def bound(self, problem: Problem, n: int, budget: Budget) -> tuple[float, float]:
         """Bound the excess risk on any records, where `predict` may be for typical ones."""
         return self.predict(problem, n, budget)
@@ -476,6 +480,13 @@ class Plan:
         chosen = self.chosen
         if chosen is None:
             return ""
+        first = min(chosen, *self.candidates, key=lambda each: each.handicap * each.predicted)
+        if first is not chosen and first.weighed:
+            return (
+                f"No solver is predicted to be better than a constant. {solver_name(self.solver)} was "
+                "chosen, since it returns zero coefficients, and says so, if its released gradients show "
+                "only noise."
+            )
         smaller = [each for each in self.candidates if each.predicted < chosen.predicted]
         others = " and ".join(f"{each.handicap:g} for {solver_name(each.solver)}" for each in smaller)
         return (

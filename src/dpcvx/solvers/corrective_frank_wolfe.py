@@ -119,8 +119,11 @@ class NoisyCorrectiveFrankWolfe(Solver):
             g = ask.gradient(theta, support)
             evidence.add(theta, g, support)
             theta[support] = C.project(theta[support] - step * g)
-        zero = np.zeros_like(theta)
-        return theta if C.project(zero).any() else evidence.settle(theta, zero, ask)
+        return evidence.settle(theta, np.zeros_like(theta), ask) if self.withdraws(plan.problem) else theta
+
+    def withdraws(self, problem: Problem) -> bool:
+        """Whether the set contains 0, to which a fit of pure noise returns."""
+        return not problem.C.project(np.zeros(problem.shape)).any()
 
     def predict(self, problem: Problem, n: int, budget: Budget) -> tuple[float, float]:
         """Model the excess risk: (optimisation part, privacy part)."""

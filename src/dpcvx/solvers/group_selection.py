@@ -126,6 +126,10 @@ class NoisyGroupSelection(Solver):
         parts = self._parts(problem, n, budget, np.array([self._counts(problem, n, budget)[0]]))
         return float(parts[0][0]), float(parts[1][0])
 
+    def withdraws(self, problem: Problem) -> bool:
+        """Return True: a fit of pure noise returns to 0."""
+        return True
+
     def handicap(self, plan: Plan) -> float:
         """Return 0.3: where groups are declared, the measured risk was far below the rehearsed one."""
         return HANDICAP
