@@ -5,6 +5,7 @@ import json
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import dpcvx
@@ -119,7 +120,7 @@ def test_the_plan_pays_for_the_count_and_is_the_same_for_all_public_rows_and_rec
     # 5 % of mu^2, or less if noise of a tenth of the records costs less
     assert count.noise_multiplier == pytest.approx(max(0.1 * n, 1 / (math.sqrt(0.05) * mu)), rel=1e-2)
     assert fitted.plan_.price.epsilon <= 0.3
-    other = model(public=np.zeros((20, D))).fit(records()[0] + 900, -records()[1])
+    other = model(public=records(20, 3)[0] / 100).fit(records()[0] + 900, -records()[1])
     assert repr(other.plan_.stages) == repr(fitted.plan_.stages)
     assert other.plan_.price == fitted.plan_.price
 
@@ -130,10 +131,55 @@ def test_the_statement_names_the_ranges_in_force_and_the_declared_ones(fitted):
         "100 public rows were given, which nothing here protects; numbers"
     )
     assert "NoisyRowCount" in {part["question"] for part in fitted.privacy_statement_.mechanisms}
-    assert "narrowed to ranges from public rows" in stated["bounds_are"]
+    assert "those of numbers are narrowed by public rows" in stated["bounds_are"]
     assert stated["declared_bounds"] == {"low": [0.0] * D, "high": [1000.0] * D}
     assert max(stated["bounds"]["high"]) < 30
     assert "counts as the mean of the public rows" in stated["enforced"]
+
+
+@pytest.mark.parametrize("weights", ["largest", "uneven"])
+def test_survey_weights_do_not_make_public_rows_misleading(weights):
+    """Near rows are counted over the released sum of weights, which is below the number of records."""
+    X, y = records(2000)
+    rng, public = np.random.default_rng(5), records(100, 1)[0]
+    given = np.full(2000, 3.0) if weights == "largest" else rng.uniform(0.5, 3, 2000)
+    near, far = (
+        model(public=rows, weight_bounds=(0, 3), epsilon=0.2).fit(X, y, sample_weight=given)
+        for rows in (public, public + 500)
+    )
+    assert "numbers that vary among them are clipped" in said_of(near)
+    assert "unlike the private rows" in said_of(far)
+
+
+def test_a_small_sum_of_weights_hides_the_share_and_is_named():
+    X, y = records()
+    fit = model(public=records(100, 1)[0], weight_bounds=(0, 300)).fit(X, y, sample_weight=np.full(1000, 3.0))
+    assert "noise hides how many of the private rows are like them" in said_of(fit)
+    assert fit.privacy_statement_.bounds["bounds"]["high"] == [1000.0] * D
+
+
+@pytest.mark.parametrize(
+    "rows", [np.full((50, D), 10.0), np.full((50, D), np.nan)], ids=["constant", "missing"]
+)
+def test_nothing_is_paid_for_public_rows_that_do_not_vary(rows):
+    with pytest.warns(UserWarning, match="Public rows are not used"):
+        fit = model(public=rows).fit(*records())
+    assert said_of(fit) == "public rows are not used: no number varies among them"
+    assert not any(isinstance(stage.mechanism, NoisyRowCount) for stage in fit.plan_.before)
+
+
+def test_a_missing_number_that_is_the_middle_of_the_bounds_counts_as_declared():
+    X, y = records()
+    names = [f"x{j}" for j in range(D)]
+    table, public = (pd.DataFrame(rows, columns=names) for rows in (X, records(100, 1)[0]))
+    given = {key: value for key, value in GIVEN.items() if key != "bounds"}
+    for value in (500.0, 501.0):
+        schema = dpcvx.TableSchema({name: dpcvx.NumberColumn((0, 1000), missing=value) for name in names})
+        fit = dpcvx.PrivateLinearRegression(schema=schema, public=public, **given).fit(table, y)
+        assert "numbers that vary" in said_of(fit)
+        absent, present = table[:1].copy(), table[:1].copy()
+        absent["x0"], present["x0"] = np.nan, value  # is clipped to the end of the range
+        np.testing.assert_array_equal(fit.predict(absent), fit.predict(present))
 
 
 def test_predictions_clip_as_the_fit_does_and_so_does_the_model_file(fitted, tmp_path):
@@ -169,7 +215,7 @@ def test_ranges_help_and_misleading_rows_cost_little():
     one[:, 0] = 10 + 0.05 * (one[:, 0] - 10)
     assert r_squared(honest) > without + 0.1
     assert r_squared(records(100, 1)) > without + 0.1  # with targets
-    for misleading in (far, 0.05 * honest, 10 + 0.05 * (honest - 10), one, np.full((50, D), 10.0)):
+    for misleading in (far, 0.05 * honest, 10 + 0.05 * (honest - 10), one):
         assert r_squared(misleading) > without - 0.03
 
 
@@ -243,7 +289,7 @@ def test_the_command_line_narrows_ranges(tmp_path, monkeypatch):
     given = "fit private.csv --bounds b.toml --model linear --epsilon 0.3 --delta 1e-6 --seed 0 --quiet"
     done = CliRunner().invoke(app, f"{given} --public open.csv --out m.json".split())
     assert done.exit_code == 0, done.output
-    assert "numbers are clipped" in said_of(dpcvx.load("m.json"))
+    assert "numbers that vary" in said_of(dpcvx.load("m.json"))
 
 
 def test_a_replayed_fit_differs_by_the_sensitivity_alone(fitted):

@@ -195,7 +195,7 @@ def narrowed_columns(columns: Columns, mean: Vector, reach: Vector) -> Columns:
     high = np.where(named, np.minimum(columns.high, mean + reach), columns.high)
     center = np.where(named, mean, columns.center)
     scale = np.where(named, reach, columns.scale)
-    fill = np.where(columns.fill == columns.center, center, np.clip(columns.fill, low, high))
+    fill = np.where(columns.marked, center, np.clip(columns.fill, low, high))
     return replace(columns, low=low, high=high, center=center, scale=scale, fill=fill)
 
 

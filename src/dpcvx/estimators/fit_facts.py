@@ -69,7 +69,7 @@ def bounds_facts(made: FitDeclaration) -> dict[str, Any]:
     narrows = made.public is not None and made.public.narrows
     middle = "0" if not columns.center.any() else "the middle of its bounds"
     if narrows:
-        middle = "the mean of the public rows"
+        middle = "the mean of the public rows, or the middle of its bounds if it does not vary among them"
     bounds: dict[str, Any] = {
         "bounds": {"low": columns.low.tolist(), "high": columns.high.tolist()},
         "enforced": "cells are clipped to their bounds; a missing, infinite or non-numeric one counts as "

@@ -358,7 +358,7 @@ class Intervals(FittedModel):
         terms = self._terms()
         if terms.unseen:
             notes.append(POOLED)
-        if any("[quantiles]" in name for name in terms.names):
+        if any("[quantiles]" in suffix for each in self._row_map.maps or () for suffix in each.suffixes):
             notes.append(MAPPED)
         return [*notes, *self._doubts()]
 

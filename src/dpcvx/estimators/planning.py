@@ -234,7 +234,9 @@ class Planning(Parameters):
         given = None if standardize or self.uncertainty else self.public
         # Maps that the fit releases refer to the declared bounds of columns.
         ranges = ranges and not histograms
-        weighing, reason = public_stages(n, given, stated.data_norm, domain, dataset, budget, ranges=ranges)
+        weighing, reason = public_stages(
+            n, given, stated.data_norm, domain, dataset, budget, columns=columns, ranges=ranges
+        )
         if used:
             reason = used
         elif given is not self.public:

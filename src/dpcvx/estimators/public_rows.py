@@ -61,7 +61,9 @@ RANGE_NOISE: float = default("estimators.public_rows.RANGE_NOISE")
 LARGEST_RANGE_NOISE: float = default("estimators.public_rows.LARGEST_RANGE_NOISE")
 UNUSED = "public rows are not used: "
 USED = "public rows are used: "
-PUBLIC = "declared, and of numbers narrowed to ranges from public rows, which a noisy count confirmed"
+PUBLIC = (
+    "declared; those of numbers are narrowed by public rows, which a noisy count of private rows confirmed"
+)
 QUESTION = NoisyRowCount.traits.question
 
 
@@ -73,13 +75,14 @@ class PublicColumns:
     question: RowCount  # private rows that are like the public ones
     columns: Columns  # with the weights or the ranges
     least: float  # share of the private rows that must be like the public ones
-    count: float | None = None  # noisy number of them
-    share: float = 0.0  # the same over the number of records
+    count: float | None = None  # noisy number of them, or sum of their weights
+    share: float = 0.0  # the same over the number of records, or over the noisy sum of all weights
+    hidden: bool = False  # whether noise hides the share: the sum of all weights is small
 
     @property
     def used(self) -> bool:
         """Whether enough private rows are like the public ones."""
-        return self.count is not None and self.share >= self.least
+        return self.count is not None and not self.hidden and self.share >= self.least
 
     @property
     def narrows(self) -> bool:
@@ -93,12 +96,20 @@ class PublicColumns:
         seen = f"a noisy count finds {self.share:.0%} of the private rows "
         if isinstance(self.question, NearRows):
             seen += "near them"
-            use = f"numbers are clipped to {RANGE:g} of their standard deviations around their means"
+            use = (
+                f"numbers that vary among them are clipped to {RANGE:g} of their standard deviations around "
+                "their means"
+            )
         else:
             seen += "at their full length with them"
             use = "features are multiplied by weights that follow from them, before rows are shrunk"
         if self.used:
             return f"{given}; {use}: {seen}"
+        if self.hidden:
+            return (
+                f"{given}, and not used: the released sum of weights is so small that noise hides how many "
+                "of the private rows are like them"
+            )
         return f"{given}, and not used: {seen}, so that they are unlike the private rows"
 
 
@@ -110,13 +121,14 @@ def public_stages(
     dataset: Dataset,
     budget: Budget,
     *,
+    columns: Columns,
     ranges: bool,
 ) -> tuple[tuple[Stage, ...], str]:
     """Return the stage that counts the rows that are like public ones: one, or none with the reason.
 
     `n`: number of records; `public`: as the user gives it, or None; `data_norm`: as declared; `dataset`: only
-    its kind is used, no record; `budget`: of the whole fit; `ranges`: whether the fit can use ranges of
-    numbers. Whether records are standardised is decided before.
+    its kind and its columns are used, no record; `budget`: of the whole fit; `columns`: as declared;
+    `ranges`: whether the fit can use ranges of numbers. Whether records are standardised is decided before.
     """
     if public is None:
         return (), ""
@@ -130,15 +142,23 @@ def public_stages(
     neighbours = budget.neighbours
     if budget.delta == 0 or not neighbours.replaces or neighbours.rows > 1:
         return (), UNUSED + "they need delta > 0, relation='replace' and no max_rows"
+    if ranges:
+        table = read_public(split_public(public)[0], dataset.table)
+        if not (column_ranges(table, columns)[1] > 0).any():
+            return (), UNUSED + "no number varies among them"
     paid = spendable(budget)
     mu = gaussian_mu(paid.epsilon, paid.delta)
     # Wrong ranges cost more accuracy than wrong weights, so more is paid to detect them, but only as needed.
-    multiplier = (
-        max(RANGE_NOISE * n, 1 / (math.sqrt(RANGE_SHARE) * mu)) if ranges else 1 / (math.sqrt(SHARE) * mu)
-    )
+    # How much is needed beside weights of records depends on their sum, which is private.
+    multiplier = 1 / (math.sqrt(RANGE_SHARE if ranges else SHARE) * mu)
+    if ranges and neighbours.weight == 1:
+        multiplier = max(RANGE_NOISE * n, multiplier)
     count = NoisyRowCount(n, 1, (), multiplier, neighbours)
     if count.noise > (LARGEST_RANGE_NOISE if ranges else LARGEST_NOISE) * n:
-        return (), UNUSED + "with so few records and this epsilon nobody could see whether they mislead"
+        return (
+            (),
+            UNUSED + "with so few records and this epsilon noise would hide whether they are misleading",
+        )
     return (Stage(count, 1),), ""
 
 
@@ -193,6 +213,10 @@ def release_columns(
     """
     asked = (stage.mechanism for stage in stages if stage.mechanism.traits.question == QUESTION)
     mechanism = as_counts(next(asked))
-    count = float(answers.give(("public",), lambda rng: mechanism(public.question, dataset, rng))[0])
-    seen = replace(public, count=count, share=min(max(count / mechanism.n, 0.0), 1.0))
+    count, *weights = answers.give(("public",), lambda rng: mechanism(public.question, dataset, rng))
+    whole = max(float(weights[0]) if weights else float(mechanism.n), mechanism.noise)
+    # The noise on the share is held to the same limit after the release as the plan holds it to.
+    largest = LARGEST_RANGE_NOISE if isinstance(public.question, NearRows) else LARGEST_NOISE
+    share = min(max(float(count) / whole, 0.0), 1.0)
+    seen = replace(public, count=float(count), share=share, hidden=mechanism.noise > largest * whole)
     return seen, seen.columns if seen.used else columns
