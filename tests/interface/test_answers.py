@@ -247,7 +247,7 @@ def test_an_answer_about_a_target_that_many_lack_says_so():
     levels = [Attribute(name, ("u", "v", "w"), "w") for name in ("d", "e")]
     schema = Schema((*levels, *(Binned(name, (0, 50, 99)) for name in ("wage", "age"))))
     engine = QueryEngine(schema, table, Budget(1.0, 1e-8), method="warm", check=0, rng=SeededGenerator(1))
-    answer = engine.ask(Regression("wage", ("d", "e"), loss="squared"))
+    answer = engine.ask(Regression("wage", ("d", "e", "age"), loss="squared"))  # no measured table has all
     assert re.search(r"about (39|40|41)% of the people have no wage", answer.note)
     assert answer.interval_by == "none"
     assert all(
@@ -258,6 +258,34 @@ def test_an_answer_about_a_target_that_many_lack_says_so():
         assert "have no" not in answer.note
         assert answer.interval_by == "prediction"
         assert answer.coefficients[0].low is not None
+
+
+def test_intervals_stay_where_a_measured_table_shows_who_lacks_the_target():
+    rng, n = np.random.default_rng(0), 20_000
+    table = {name: rng.choice(["0", "1"], n) for name in "abc"}
+    table["t"] = np.where(rng.random(n) < 0.2, "", rng.choice(["lo", "hi"], n))
+    levels = (Attribute("a", ("0", "1"), "1"), Attribute("b", ("0", "1"), "1"))
+    schema = Schema((*levels, Attribute("t", ("lo", "hi"), "missing"), Attribute("c", ("0", "1"), "1")))
+    engine = QueryEngine(schema, table, Budget(8.0, 1e-8), method="warm", check=0, rng=SeededGenerator(0))
+    released = [set(each.attributes) for each in engine._public_side._warm]
+    assert {0, 1, 2} in released  # a table of three is in the start of this engine
+    answer = engine.ask(Regression("t", ("a", "b")))
+    assert "have no t" not in answer.note
+    assert answer.interval_by != "none"
+
+
+def test_noise_on_the_share_of_missing_targets_takes_no_intervals_away():
+    rng, n = np.random.default_rng(0), 400
+    table = {f"a{j}": rng.choice(["0", "1"], n) for j in range(22)}
+    schema = Schema(
+        (*(Attribute(name, ("0", "1"), "1") for name in table), Attribute("t", ("lo", "hi"), "missing"))
+    )
+    table["t"] = rng.choice(["lo", "hi"], n)
+    for seed in range(4):
+        engine = QueryEngine(
+            schema, table, Budget(0.1, 1e-8), method="warm", check=0, rng=SeededGenerator(seed)
+        )
+        assert "have no t" not in engine.ask(Regression("t", ("a0", "a1"))).note
 
 
 def test_levels_without_visible_people_are_named():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -99,14 +100,18 @@ class PublicSide:
         query = compiled.description
         if not isinstance(query, Regression) or not isinstance(self._plan.start, NoisyMarginals):
             return ()
-        measured = [set(m.attributes) for m in (*self._warm, *(m for each in self._measured for m in each))]
         names = self._plan.universe.schema.names
         found = []
         for pair in query.interactions:
             triple = {names.index(name) for name in (query.target, *pair)}
-            if not any(triple <= each for each in measured):
+            if not self._is_measured(triple):
                 found.append(":".join(pair))
         return tuple(found)
+
+    def _is_measured(self, attributes: Collection[int]) -> bool:
+        """Whether a released or later measured table contains all of some attributes."""
+        tables = (*self._warm, *(m for each in self._measured for m in each))
+        return any(set(attributes) <= set(m.attributes) for m in tables)
 
     def hidden_levels(self, compiled: CompiledQuery) -> tuple[str, ...]:
         """Return the levels of a regression's features, baselines left out, at which nobody is visible.
@@ -127,18 +132,19 @@ class PublicSide:
         """Return the noisy share of people without a regression's target, or 0 if intervals hold anyway.
 
         Pairs of attributes do not show which combinations of features these people have. The result is 0 if
-        their share, by the first release, is at most `MANY_MISSING`, or if there is a single feature: its
-        pair with the target shows everything.
+        noise of two standard deviations may be why their share, by the first release, is above
+        `MANY_MISSING`, or if a measured table contains all attributes of the regression, as the pair of a
+        single feature and the target does.
         """
         query = compiled.description
         if not isinstance(query, Regression) or not isinstance(self._plan.start, NoisyMarginals):
             return 0.0
-        if len(compiled.attributes) < 3:
+        if len(compiled.attributes) < 3 or self._is_measured(compiled.attributes):
             return 0.0
-        shares, _ = self._released_shares(query.target)
+        shares, noise = self._released_shares(query.target)
         cells = missing_cells(self._plan.universe.schema[query.target])
         share = float(sum(shares[cell] for cell in cells))
-        return share if share > MANY_MISSING else 0.0
+        return share if share - 2 * noise * math.sqrt(len(cells)) > MANY_MISSING else 0.0
 
     def _released_shares(self, name: str) -> tuple[Vector, float]:
         """Return the noisy shares of an attribute's levels, and the standard deviation of their noise."""
