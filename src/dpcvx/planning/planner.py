@@ -40,6 +40,7 @@ CLASSES_ROOM: tuple[float, float] = default("planning.planner.CLASSES_ROOM")
 CLASSES_RECORDS: tuple[float, float] = default("planning.planner.CLASSES_RECORDS")
 CLIP_COST: float = default("planning.planner.CLIP_COST")
 FEWEST_SELECTED_FROM: int = default("planning.planner.FEWEST_SELECTED_FROM")
+CAREFUL_FROM: int = default("planning.planner.CAREFUL_FROM")
 
 
 def default_radius(loss: Loss, ball: str = "", outputs: int = 1) -> float:
@@ -197,7 +198,7 @@ def _prefer_careful(plans: tuple[Plan, ...], chosen: Plan) -> Plan:
     Such a fit is no worse than a constant where there is nothing to find, and good where the records have
     larger effects than the public model of typical data.
     """
-    if is_useful(chosen):
+    if chosen.problem.d < CAREFUL_FROM or is_useful(chosen):
         return chosen
     fits = ((plan, plan.solver.innermost(plan)) for plan in plans)
     return next((plan for plan, fit in fits if fit.solver.withdraws(fit.problem)), chosen)
