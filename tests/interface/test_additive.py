@@ -158,6 +158,41 @@ def test_a_column_of_two_values_has_no_shape():
     assert not found.to_sklearn()["features"].transform(coded)[:, places].any()
 
 
+@pytest.mark.parametrize("knots", ["auto", 0])
+def test_a_declared_boolean_has_no_knots_but_a_value_for_no_and_for_yes(knots, tmp_path):
+    """A rare yes had ramps, and its line ended below 1."""
+    rng = np.random.default_rng(2)
+    table = TABLE.assign(rare=np.where(rng.uniform(size=N) < 0.06, "yes", "no"))
+    columns = {
+        "age": dp.NumberColumn((18, 90), missing="indicator"),
+        "pay": dp.NumberColumn((0, 200)),
+        "rare": dp.BooleanColumn(),
+    }
+    schema = dp.TableSchema(columns)
+    given = {"epsilon": 4.0, "delta": 1e-6, "y_bounds": (-12, 10), "random_state": 0, "schema": schema}
+    found = dp.PrivateAdditiveRegressor(**given, knots=knots, interactions="none")
+    found.fit(table, TARGET + 2 * (table["rare"] == "yes"))
+    if knots == "auto":
+        assert found.plan_.solver.basis.numbers == (0, 2)  # age and pay; age.missing and rare have no ramps
+    for path in (None, tmp_path / "model.json"):
+        if path is not None:
+            found.save(path)
+            found = dp.load(path)
+        shape = found.shapes_["rare"]
+        assert shape.at == ("no", "yes")
+        assert found.shapes_["age.missing"].at == ("no", "yes")
+        if knots == "auto":  # rows with a rare yes are longer than the few features of lines allow
+            pair = TABLE.head(1).loc[[0, 0]].assign(rare=["no", "yes"], age=54.0, pay=25.0)
+            np.testing.assert_allclose(np.diff(found.predict(pair)), np.diff(shape.values))
+        rows = [row for row in csv.reader(io.StringIO(found.shapes_.to_csv())) if row[0] == "rare"]
+        assert [row[1] for row in rows] == ["no", "yes"]
+        lines = {row[0]: row[1:] for row in found.summary().table().rows}
+        assert lines["rare"] == ("2 levels", shape.values.min(), shape.values.max())
+        (axes,) = [axes for axes in found.plot().axes if axes.get_title("left") == "rare"]
+        assert [tick.get_text() for tick in axes.get_xticklabels()] == ["no", "yes"]
+        assert len(axes.patches) == 2
+
+
 def test_a_summary_has_a_line_for_each_shape(model):
     table = model.summary().table()
     assert [row[:2] for row in table.rows] == [("age", "9 knots"), ("pay", "10 knots"), ("sex", "2 levels")]

@@ -49,6 +49,7 @@ class Columns:
     scale: Vector
     fill: Vector
     marked: NDArray[np.bool_]  # single features of numbers for whose missing cells no number is declared
+    flags: frozenset[int] = frozenset()  # raw columns of numbers that are declared to be 0 or 1
 
     @classmethod
     def declare(
@@ -103,7 +104,8 @@ class Columns:
         marked = ~is_level & ~np.repeat([j in filled for j in range(table.d)], counts)
         if table.sparse or data_norm is not None:
             marked[:] = False
-        return cls(levels, mapped, names, lowest, highest, center, scale, fill, marked)
+        flags = frozenset(j for j, each in enumerate(table.variables) if each.is_flag)
+        return cls(levels, mapped, names, lowest, highest, center, scale, fill, marked, flags)
 
     def unmarked(self) -> Columns:
         """Return the same columns without marks of missing cells, as version 0.1 stored them."""

@@ -100,7 +100,7 @@ class NumberColumn:
         number = Variable(name, name, read, self.bounds, bins=self.bins, map=self.map)
         if self.missing == INDICATOR:
             absent = reading(self.missing_codes, is_missing)
-            return number, Variable(f"{name}.missing", name, absent, (0.0, 1.0), bins=2)
+            return number, Variable(f"{name}.missing", name, absent, (0.0, 1.0), bins=2, is_flag=True)
         value = None if self.missing is None else float(self.missing)
         return (replace(number, missing=value),)
 
@@ -202,7 +202,8 @@ class BooleanColumn:
 
     def variables(self, name: str) -> tuple[Variable, ...]:
         """Return the number 0 or 1."""
-        return (Variable(name, name, self.read, (0.0, 1.0), bins=2, answers=("false", "true")),)
+        answers = ("false", "true")
+        return (Variable(name, name, self.read, (0.0, 1.0), bins=2, answers=answers, is_flag=True),)
 
     def read(self, cells: Cells) -> Cells:
         """Return 1, 0, or NaN for a cell that is neither."""

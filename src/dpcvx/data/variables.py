@@ -80,6 +80,7 @@ class Variable:
     map: Any = None  # of a number: its column map, or the request for one
     bins: int | tuple[float, ...] | None = None  # of a number, for queries: how many, or their edges
     answers: tuple[Level, ...] | None = None  # of a number, for queries: its values, where they are few
+    is_flag: bool = False  # of a number: whether its declaration allows two values, 0 (no) and 1 (yes)
     also: tuple[str, ...] = ()  # further columns whose cells are read, of a product
 
     @property

@@ -164,7 +164,9 @@ class AdditiveModel(LinearModel):
     def _coordinates(self, columns: Columns, n: int, budget: Budget) -> Standardised:
         """Return the standardisation with the basis of the model, from public facts."""
         coordinates = super()._coordinates(columns, n, budget)
-        numbers = _number_places(columns)
+        spans, numbers = columns.spans(), _number_places(columns)
+        flags = {spans[j][0] for j in columns.flags}  # between two values there is no shape
+        numbers = tuple(j for j in numbers if j not in flags)
         knots = self._knot_count(n, budget, columns)
         if self.knots == "auto" and knots == FEWEST_KNOTS:  # few records may not show what is a flag
             numbers = tuple(j for j in numbers if (columns.low[j], columns.high[j]) not in UNIT_BOUNDS)

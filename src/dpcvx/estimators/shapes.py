@@ -23,6 +23,7 @@ from dpcvx.words import align_columns, quantity
 __all__ = ["Shape", "Shapes"]
 
 HALVINGS = 60  # bisections that invert a column map to the last bits
+ANSWERS = ("no", "yes")  # of a declared boolean
 DIGITS = 13  # of a knot that was found by them, beside the range of all
 
 
@@ -33,8 +34,9 @@ class Shape:
     `column`: its name. `at`: knots in your units, or levels. `values`: contributions, shape (k,), or (k, K)
     with K outputs; between knots a shape is a straight line, of a mapped column one of its mapped cells. A
     number that many cells have may come twice, with the contributions of cells just below and just above it.
-    `debiased`, `std`: the estimate without the bias of the fit, and its standard error, privacy noise
-    included; None where the fit had no ``uncertainty``. `is_number`: whether `at` are knots.
+    A declared boolean has two points, "no" and "yes". `debiased`, `std`: the estimate without the bias of the
+    fit, and its standard error, privacy noise included; None where the fit had no ``uncertainty``.
+    `is_number`: whether `at` are knots.
     """
 
     column: str
@@ -74,12 +76,15 @@ class Shapes(Mapping[str, Shape]):
         labels = [f"x{j}" for j in range(model.n_features_in_)] if labels is None else list(labels)
         bounds = model.privacy_statement_.bounds["bounds"]
         known = model._uncertainty
-        found, place = {}, 0
+        found, place, flags = {}, 0, _flags(rows)
         counts = feature_counts(rows.levels, rows.maps)
         for j, (label, levels, count) in enumerate(zip(labels, rows.levels, counts, strict=True)):
             span = range(place, place + int(count))
             place += int(count)
-            if levels is None and count == 1:
+            is_number = levels is None and str(label) not in flags
+            if str(label) in flags:
+                at, cells = ANSWERS, _answers(rows, j, span)
+            elif is_number and count == 1:
                 at, cells = _knots(rows, j, span[0], bounds)
             else:
                 at, cells = _levels(rows, levels, span, bounds)
@@ -90,7 +95,7 @@ class Shapes(Mapping[str, Shape]):
                 debiased = parts @ known.estimate[:-1]
                 std = np.sqrt(np.einsum("ij,jk,ik->i", parts, known.covariance[:-1, :-1], parts))
             shape = Shape(
-                str(label), at, values[:, 0] if len(coef) == 1 else values, debiased, std, levels is None
+                str(label), at, values[:, 0] if len(coef) == 1 else values, debiased, std, is_number
             )
             found[shape.column] = shape
         basis = None if rows.region is None else rows.region.basis
@@ -238,6 +243,21 @@ def _inverse(apply: Any, cell: float) -> float:
         middle = (start + stop) / 2
         start, stop = (start, middle) if apply(np.array([middle]))[0, 0] >= cell else (middle, stop)
     return stop
+
+
+def _flags(rows: RowMap) -> set[str]:
+    """Names of the columns that are declared to be no or yes."""
+    variables = () if rows.schema is None else rows.schema.variables()
+    return {each.name for each in variables if each.is_flag}
+
+
+def _answers(rows: RowMap, j: int, span: range) -> Vector:
+    """Mapped cells of no and yes, clipped as in predictions: a rare yes is beyond the reach of the fit."""
+    cells = each_map(rows.maps, len(rows.levels))[j](np.array([0.0, 1.0]))
+    if rows.region is None:
+        return cells
+    room = rows.region.reach * rows.region.scale[span]
+    return np.clip(cells, rows.region.center[span] - room, rows.region.center[span] + room)
 
 
 def _levels(rows: RowMap, levels: Any, span: range, bounds: Any) -> tuple[tuple[Any, ...], Vector]:
