@@ -110,6 +110,33 @@ def test_the_bounds_file_may_name_the_target(folder, run):
     assert "needs the labels of 'age'" in err
 
 
+RICH = '[columns.rich]\nkind = "levels"\nlevels = ["no", "yes"]\n'
+
+
+@pytest.mark.parametrize("model", ["linear", "poisson", "gamma", "fractional", "hazard"])
+@pytest.mark.parametrize("more", ["", "[target]\nbounds = [0, 1]\n"])
+def test_a_model_of_numbers_refuses_a_target_with_levels_before_a_charge(folder, run, model, more):
+    """The message asked for bounds; with them the fit spent its budget, and no target was recognised."""
+    Path("rich.toml").write_text(f"[bounds]\nage = [0, 100]\nhours = [0, 80]\n{RICH}{more}")
+    assert run("ledger create people --epsilon 2 --delta 1e-5 --ledger l.db")[0] == 0
+    more = "--event hours" if model == "hazard" else ""
+    fit = f"fit people.csv --target rich --bounds rich.toml --epsilon 1 {OUT} --account people --ledger l.db"
+    code, _, err = run(f"{fit} --model {model} {more}")
+    assert code == 2
+    assert f"'rich' is declared with 2 levels, 'no', 'yes', and --model {model} predicts a number" in err
+    assert "use --model logistic" in err
+    assert "0 charge(s)" in run("ledger show people --ledger l.db")[1]
+    code, _, err = run(f"plan --n 1000 --target rich --bounds rich.toml --epsilon 1 --model {model}")
+    assert (code, "use --model logistic" in err) == (2, True)
+
+
+def test_declare_names_the_model_of_a_target_where_it_is_known(folder, run):
+    assert "--model MODEL " in run("declare people.csv --target income --force")[1]
+    assert "--target NAME --model MODEL " in run("declare people.csv --force")[1]
+    assert "--model linear " in run("declare people.csv --target age --force")[1]
+    assert "--model logistic " in run("declare people.csv --target sex --force")[1]
+
+
 def test_the_package_runs_as_a_module():
     done = subprocess.run([sys.executable, "-m", "dpcvx", "--version"], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, f"dpcvx {dpcvx.__version__}\n")

@@ -132,10 +132,16 @@ def test_a_plan_knows_columns_by_name():
         ("children", "poisson"),
         ("share_of_food", "fractional"),
         ("wage", None),
+        ("age", "linear"),
     ],
 )
 def test_a_model_is_proposed_by_the_name_of_the_target(name, model):
     assert propose_model(name, propose_column(name).column) == model
+
+
+def test_a_target_that_the_file_declares_as_a_number_has_the_linear_model():
+    assert propose_model("wage", propose_column("wage", "number").column, "number") == "linear"
+    assert propose_model("dead", propose_column("dead", "text").column, "text") == "logistic"
 
 
 @pytest.mark.parametrize("name", ["uid", "patient_uid", "UUID", "comment"])

@@ -619,6 +619,49 @@ def test_a_target_of_booleans_is_read_like_a_column_of_booleans(cells):
     )  # numbers have no words
 
 
+@pytest.mark.parametrize(
+    "kind", [dp.PrivateLinearRegression, dp.PrivateAdditiveRegressor, dp.PrivateHuberRegressor]
+)
+def test_a_regression_refuses_a_target_that_is_declared_with_levels(people, kind):
+    columns = {"age": dp.NumberColumn((0, 100)), "sex": dp.LevelColumn(["F", "M"])}
+    schema = dp.TableSchema(columns, target="sex")
+    model = kind(epsilon=1.0, schema=schema)
+    with pytest.raises(ValueError, match=r"'sex' is declared with 2 levels, 'F', 'M'.* use PrivateLogistic"):
+        model.fit(people)
+    with pytest.raises(ValueError, match="use PrivateLogisticRegression"):
+        model.plan(1000, ["age"])
+    bounded = dataclasses.replace(schema, target_values=dp.NumberColumn((0, 1)))
+    with pytest.raises(ValueError, match="use PrivateLogisticRegression"):
+        kind(epsilon=1.0, schema=bounded).fit(people)
+    model.set_params(y_bounds=(0, 1))
+    with pytest.raises(ValueError, match="use PrivateLogisticRegression"):
+        model.fit(people)
+    model.fit(people, (people["sex"] == "F").astype(float))  # coded anew
+
+
+@pytest.mark.parametrize("target", ["given", "named", "left out"])
+def test_a_schema_without_a_target_says_how_to_name_it(people, target):
+    """The message asked for y_bounds, although the schema declares the column of y."""
+    schema = dataclasses.replace(SCHEMA, target=None)
+    y = {"given": people["wage"], "named": "wage", "left out": None}[target]
+    name = "NAME" if target == "left out" else "wage"
+    with pytest.raises(ValueError, match=rf'TableSchema\(\.\.\., target="{name}"\).* takes y_bounds'):
+        dp.PrivateLinearRegression(epsilon=1.0, schema=schema).fit(people, y)
+    with pytest.raises(ValueError, match="takes classes"):
+        dp.PrivateLogisticRegression(epsilon=1.0, schema=schema).fit(people, y)
+
+
+def test_levels_that_are_numbers_may_have_bounds(people):
+    answers = people.assign(answer=np.arange(len(people)) % 5 + 1)
+    columns = {"age": dp.NumberColumn((0, 100)), "answer": dp.LevelColumn([1, 2, 3, 4, 5])}
+    schema = dp.TableSchema(columns, target="answer", target_values=dp.NumberColumn((1, 5)))
+    assert dp.PrivateLinearRegression(epsilon=1.0, schema=schema).fit(answers).n_iter_
+    with pytest.raises(ValueError, match="or PrivateOrdinalClassifier"):
+        dp.PrivateLinearRegression(epsilon=1.0, schema=dataclasses.replace(schema, target_values=None)).fit(
+            answers
+        )
+
+
 def test_a_declared_boolean_can_be_predicted():
     import pandas as pd
 

@@ -42,7 +42,10 @@ MODEL = (
     '(kind = "boolean" or "levels"), ordinal for three or more levels in an order, poisson for counts, gamma '
     "for amounts of money, fractional for shares."
 )
-NAMED_MODEL = "The model, {model}, was guessed from the name of the target: check it."
+NAMED_MODEL = (
+    "The model, {model}, was guessed from the name of the target or its declared type: check it, above all "
+    "if you change the declaration of the target."
+)
 SEPARATORS = {";": '";"', "\t": "tab", "|": '"|"', ",": '","'}  # of CSV files, as they are typed
 
 
@@ -91,10 +94,11 @@ def declare(
             "open bounds."
         )
     model = _propose(out, data, options.form(data), target)
+    chosen = "" if target is not None else "--target NAME "
     typer.echo(
         "Fill in each question mark, check the rest, and delete the line  confirmed = false;  then:"
-        f"  dpcvx fit {data} --bounds {out} --model {model or 'linear'} --epsilon 1 --uncertainty auto "
-        f"--out model.json\n{MODEL if model is None else NAMED_MODEL.format(model=model)}\n"
+        f"  dpcvx fit {data} --bounds {out} {chosen}--model {model or 'MODEL'} --epsilon 1 --uncertainty "
+        f"auto --out model.json\n{MODEL if model is None else NAMED_MODEL.format(model=model)}\n"
         "That prints a table with standard errors and intervals; without --uncertainty the whole budget goes "
         "to the model.\n"
         f"Or answer queries about it on a web page:  dpcvx serve {data} --schema {out} --epsilon 1\n"
@@ -126,7 +130,7 @@ def _propose(out: Path, data: Path, form: Any, target: str | None) -> str | None
     write(out, lambda path: path.write_text(text, encoding="utf-8"))
     source = f"the names and {kind} of columns" if types else "the first line, the names of columns"
     typer.echo(f"Wrote {out}. Nothing was read of {data} but {source}.")
-    return None if target is None else propose_model(target, proposed[target].column)
+    return None if target is None else propose_model(target, proposed[target].column, types.get(target))
 
 
 def _fill(out: Path, data: Path, options: FormOptions, payment: dict[str, Any]) -> None:

@@ -28,6 +28,7 @@ from dpcvx.cli.options import (
 )
 from dpcvx.cli.output import Stopped, check_new, check_writable, print_json, write
 from dpcvx.errors import Interrupted, Unreadable, UnrecognisedDataWarning, WrongValue
+from dpcvx.estimators.registry import COMMANDS
 from dpcvx.words import nearest, quantity
 
 if TYPE_CHECKING:
@@ -337,12 +338,15 @@ def target_parameters(model: str, declared: TableSchema, target: str, path: Path
 
     `model`: name on the command line; `target`: column to predict; `path`: of the schema file, for messages.
     """
+    from dpcvx.estimators.refusals import refuse_levels
+
     known = replace(declared, target=target).target_parameters()
     if needs_classes(model):
         if "classes" not in known:
             add = "" if str(path) == PRIVATE else f', or add  [target] classes = ["no", "yes"]  to {path}'
             raise WrongValue(f"--model {model} needs the labels of {target!r}: give --classes no,yes{add}.")
         return {"classes": known["classes"]}
+    refuse_levels(COMMANDS[model], replace(declared, target=target))
     if not needs_bounds(model):
         return {}
     if "y_bounds" not in known:

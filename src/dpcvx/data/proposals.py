@@ -173,14 +173,20 @@ def propose_column(name: str, kind: str | None = None, labels: Sequence[str] = (
     return Proposal(NumberColumn(ASK), f"bounds: lowest and highest value, as [0, 100]{known}")
 
 
-def propose_model(name: str, column: Any) -> str | None:
-    """Return the model that suits the name and declaration of a target; None if it cannot be guessed."""
+def propose_model(name: str, column: Any, kind: str | None = None) -> str | None:
+    """Return the model that suits the name and declaration of a target; None if it cannot be guessed.
+
+    `kind`: declared type of the column in the file, as for `propose_column`.
+    """
     if column.kind in (BooleanColumn.kind, LevelColumn.kind, HashedColumn.kind):
         return "logistic"
     words = set(WORDS.findall(re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()))
     if words & set(COUNTS):
         return "poisson"
-    return "fractional" if words & set(SHARES) else None
+    if words & set(SHARES):
+        return "fractional"
+    is_known = column.kind == NumberColumn.kind and (kind == "number" or column.bounds != ASK)
+    return "linear" if is_known else None
 
 
 def _distinct(labels: Sequence[str]) -> list[str] | None:

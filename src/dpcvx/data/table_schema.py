@@ -16,6 +16,7 @@ from dpcvx.data.files import USUAL, FileForm
 from dpcvx.data.model_formula import ModelFormula, TargetTransform, read_formula
 from dpcvx.data.proposals import propose_columns
 from dpcvx.data.schema_columns import (
+    BooleanColumn,
     IgnoredColumn,
     LevelColumn,
     NumberColumn,
@@ -308,6 +309,21 @@ class TableSchema:
         if self.formula is not None and "y_bounds" in found:
             found["y_bounds"] = self._formula.target_bounds(found["y_bounds"])
         return found
+
+    @property
+    def target_levels(self) -> tuple[Any, ...] | None:
+        """Levels or classes that are declared for the target; None for a target of numbers.
+
+        Levels that are all numbers, beside bounds under [target], are numbers of a regression.
+        """
+        own = None if self.target is None else self.columns.get(self.target)
+        for declared in (self.target_values, own):
+            if getattr(declared, "kind", None) not in (LevelColumn.kind, BooleanColumn.kind):
+                continue
+            levels = tuple(declared.target(self.target or "target")["classes"])
+            has_bounds = getattr(self.target_values, "kind", None) == NumberColumn.kind
+            return None if has_bounds and all(map(is_number, levels)) else levels
+        return None
 
     @property
     def target_transform(self) -> TargetTransform | None:

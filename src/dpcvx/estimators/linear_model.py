@@ -52,7 +52,7 @@ from dpcvx.estimators.private_bounds import (
 from dpcvx.estimators.private_maps import automatic_maps, is_histogram, paid_maps, place_maps, release_maps
 from dpcvx.estimators.progress import ProgressReport
 from dpcvx.estimators.public_rows import UNUSED, public_columns, release_columns
-from dpcvx.estimators.refusals import check_parameters, refuse_metadata
+from dpcvx.estimators.refusals import check_parameters, check_target, refuse_metadata
 from dpcvx.noise import Generator, generator_of
 from dpcvx.planning.outlook import warn_if_useless
 from dpcvx.plans import Answers, Checkpoint, Plan, Release, execute
@@ -133,6 +133,7 @@ class LinearModel(Forecasts, Intervals, BaseEstimator):  # type: ignore[misc]
         # Not in the signature: scikit-learn would assume that weights work without bounds.
         sample_weight = metadata.pop("sample_weight", None)
         refuse_metadata(self, metadata)
+        check_target(self, X, y)
         with ProgressReport(self._told_as or type(self).__name__, shown=bool(self.verbose)) as progress:
             progress.step("planning")
             dataset = self._open_data(X, y, groups, sample_weight)

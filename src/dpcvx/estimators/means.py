@@ -21,6 +21,7 @@ from dpcvx.estimators.documentation import document
 from dpcvx.estimators.links import mean_of_scores
 from dpcvx.estimators.opening import require_table
 from dpcvx.estimators.planning import parameters
+from dpcvx.estimators.refusals import needs_bounds_of_target
 from dpcvx.estimators.regressors import LinearRegressor
 from dpcvx.losses import DevianceLoss, FractionalLogit, LogGamma, LogPoisson, Loss
 from dpcvx.plans import Release
@@ -136,10 +137,7 @@ class LogLinkRegressor(MeanRegressor):
 
     def _declare_target(self, stated: Declarations, y: NDArray[Any]) -> Numbers:
         if stated.y_bounds is None:
-            raise WrongValue(
-                f"{type(self).__name__} needs y_bounds=(0, high) of the target, from public knowledge and "
-                "not from y."
-            )
+            raise needs_bounds_of_target(self, stated, "(0, high)")
         return Amounts.declare(stated.y_bounds, y.shape[1:], stated.target_transform)
 
     def _units(self, release: Release, target: Target) -> tuple[Any, Any, dict[str, Any]]:

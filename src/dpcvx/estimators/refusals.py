@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import math
 import numbers
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpcvx.data.declarations import Declarations
+from dpcvx.data.declarations import Declarations, check_schema
 from dpcvx.errors import Incompatible, WrongType, WrongValue
 from dpcvx.estimators.planning import AUTOMATIC, Parameters
-from dpcvx.words import is_number, show
+from dpcvx.words import LARGEST_SHOWN, is_number, quantity, show
 
-__all__ = ["check_extrapolation", "check_number", "check_parameters", "refuse_metadata"]
+if TYPE_CHECKING:
+    from dpcvx.data.table_schema import TableSchema
+
+__all__ = [
+    "check_extrapolation",
+    "check_number",
+    "check_parameters",
+    "check_target",
+    "needs_bounds_of_target",
+    "refuse_levels",
+    "refuse_metadata",
+]
 
 EXTRAPOLATIONS = ("clip", "linear")
 
@@ -59,6 +70,62 @@ def check_parameters(model: Parameters, stated: Declarations) -> None:
     check_extrapolation(model.extrapolation)
 
 
+def check_target(model: Any, X: Any, y: Any) -> None:
+    """Refuse to predict a number where the table's own target is declared to have levels.
+
+    Also refuse a schema without a target where the fit needs its declaration. `X`, `y`: as given to fit. A
+    target that is given beside a table may be coded anew as numbers.
+    """
+    own = getattr(getattr(X, "table", None), "schema", None)  # of a dataset
+    schema = own or getattr(model, "schema", None)
+    check_schema(schema)
+    if schema is None:
+        return
+    if y is None and not hasattr(type(model), "classes"):
+        refuse_levels(type(model).__name__, schema)
+    parameter = "classes" if hasattr(type(model), "classes") else "y_bounds"
+    is_open = own is None and schema.target is None and schema.target_values is None
+    if is_open and (y is None or isinstance(y, str) or getattr(model, parameter, "") is None):
+        name = y if isinstance(y, str) else getattr(y, "name", None)
+        shown = name if isinstance(name, str) and name in schema.columns else "NAME"
+        taken, given = "", ""
+        if hasattr(model, parameter):  # models of times have neither
+            taken, given = f"takes {parameter} from the declaration of that column, and ", f" and {parameter}"
+        raise WrongValue(
+            f'The schema names no target. Give it one, TableSchema(..., target="{shown}"): '
+            f"{type(model).__name__} {taken}does not use the column as a feature. Or give y{given}."
+        )
+
+
+def refuse_levels(kind: str, schema: TableSchema) -> None:
+    """Refuse a model of numbers whose target is declared to have levels.
+
+    `kind`: name of the estimator.
+    """
+    levels = schema.target_levels
+    if levels is None:
+        return
+    name = "The target" if schema.target is None else repr(schema.target)
+    ordered = " (or PrivateOrdinalClassifier, if the levels have an order)" if len(levels) > 2 else ""
+    raise WrongValue(
+        f"{name} is declared with {quantity(len(levels), 'level')}, {_shown(levels)}, and {kind} predicts a "
+        f"number: use PrivateLogisticRegression{ordered}. If its cells are numbers, declare "
+        "y_bounds instead of the levels."
+    )
+
+
+def needs_bounds_of_target(model: object, stated: Declarations, wanted: str) -> WrongValue:
+    """Return the refusal of a regression without bounds of its target.
+
+    `wanted`: the bounds, as they are written.
+    """
+    if stated.schema is not None:
+        refuse_levels(type(model).__name__, stated.schema)
+    return WrongValue(
+        f"{type(model).__name__} needs y_bounds={wanted} of the target, from public knowledge and not from y."
+    )
+
+
 def check_extrapolation(extrapolation: Any) -> None:
     """Refuse a value of `extrapolation` that is none."""
     if not isinstance(extrapolation, str) or extrapolation not in EXTRAPOLATIONS:
@@ -85,6 +152,12 @@ def refuse_metadata(model: object, metadata: dict[str, Any]) -> None:
             raise WrongType(f"{name}.fit() got an unexpected keyword argument {keyword!r}.")
         if value is not None:
             raise WrongType(f"{name} does not take {keyword}: {REFUSED[keyword]}.")
+
+
+def _shown(levels: tuple[Any, ...]) -> str:
+    """Write declared levels, a few of many."""
+    shown = ", ".join(map(show, levels[:LARGEST_SHOWN]))
+    return shown + (", ..." if len(levels) > LARGEST_SHOWN else "")
 
 
 def _is_integer(value: Any) -> bool:

@@ -19,7 +19,7 @@ from dpcvx.errors import WrongValue
 from dpcvx.estimators.documentation import document
 from dpcvx.estimators.linear_model import LinearModel
 from dpcvx.estimators.planning import parameters
-from dpcvx.estimators.refusals import check_number
+from dpcvx.estimators.refusals import check_number, needs_bounds_of_target
 from dpcvx.losses import Huber, Loss, Quantile, Squared
 from dpcvx.planning.planner import default_ridge
 from dpcvx.plans import Solver
@@ -105,10 +105,7 @@ class LinearRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
 
     def _declare_target(self, stated: Declarations, y: NDArray[Any]) -> Numbers:
         if stated.y_bounds is None:
-            raise WrongValue(
-                f"{type(self).__name__} needs y_bounds=(low, high) of the target, from public knowledge "
-                "and not from y."
-            )
+            raise needs_bounds_of_target(self, stated, "(low, high)")
         return Numbers.declare(stated.y_bounds, y.shape[1:], stated.target_transform)
 
 

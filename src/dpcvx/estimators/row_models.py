@@ -28,7 +28,7 @@ from dpcvx.estimators.hypotheses import ModelTerms
 from dpcvx.estimators.inference import ContrastTests, Summary, WaldTests
 from dpcvx.estimators.opening import require_table
 from dpcvx.estimators.planning import Parameters
-from dpcvx.estimators.refusals import check_parameters
+from dpcvx.estimators.refusals import check_parameters, check_target
 from dpcvx.plans import Checkpoint, Plan, Release
 from dpcvx.plans.statement import PrivacyStatement
 
@@ -103,6 +103,7 @@ class RowModel(Parameters, BaseEstimator):  # type: ignore[misc]
         """
         if self.persons is not None and groups is None and self.person is None:
             raise Incompatible("persons needs the ids of persons: set person, or give fit groups=ids.")
+        check_target(self, X, y)
         reason = "each record becomes several rows, with a column that tells them apart"
         require_table(X, self.backend, type(self).__name__, reason)
         if self.schema is not None:
