@@ -152,4 +152,4 @@ class UnrecognisedDataWarning(UserWarning):
 
 
 class PrivacyLeakWarning(UserWarning):
-    """A result computed from private data is not covered by the guarantee."""
+    """A result computed from private data is not covered by the guarantee, or the guarantee covers little."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -161,3 +162,34 @@ def test_plan_and_statement_say_that_a_large_epsilon_promises_little(epsilon, sa
     model.fit(X, X[:, 0])
     for text in (str(model.plan_), str(model.privacy_statement_), model.privacy_statement_.to_json()):
         assert ("promises little" in " ".join(text.split())) is said
+
+
+def test_a_delta_that_is_not_below_one_in_n_is_said_before_a_charge_and_in_the_statement(tmp_path):
+    """A delta of 0.1 allows publishing one record in ten."""
+    ledger = dpcvx.Ledger(tmp_path / "l.db")
+    ledger.create("people", epsilon=1.0, delta=0.2)
+    words = r"A delta of 0.1 is not below 1/n \(0.005 for 200 records\).* about 20 records in all"
+    with pytest.warns(dpcvx.PrivacyLeakWarning, match=words):
+        model = lasso(delta=0.1)
+    statement = model.privacy_statement_
+    assert "about 20 records in all." in statement.meaning
+    assert PrivacyStatement.from_dict(statement.to_dict()) == statement
+    assert "records in all" not in lasso(delta=1 / 201).privacy_statement_.meaning
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", dpcvx.PrivacyLeakWarning)
+        with pytest.raises(dpcvx.PrivacyLeakWarning, match="not below 1/n"):
+            lasso(delta=0.1, ledger=ledger, account="people")
+    assert ledger.account("people").used == 0.0
+
+
+@pytest.mark.filterwarnings("ignore::dpcvx.UselessModelWarning")
+def test_a_large_delta_is_said_of_persons_searches_and_preprocessors():
+    ids = np.arange(200) // 2
+    facts = {"epsilon": 1.0, "delta": 0.02, "bounds": (0, 10), "y_bounds": (-10, 10)}
+    model = dpcvx.PrivateLinearRegression(**facts)
+    with pytest.warns(dpcvx.PrivacyLeakWarning, match="0.01 for 100 persons.* about 2 persons"):
+        assert "2 persons in all" in model.fit(X, Y, groups=ids).privacy_statement_.meaning
+    with pytest.warns(dpcvx.PrivacyLeakWarning, match="for 200 records"):
+        dpcvx.PrivateSearchCV(model, {"l2": [0, 0.1]}).fit(X, Y)
+    with pytest.warns(dpcvx.PrivacyLeakWarning, match="for 200 records"):
+        dpcvx.PrivatePreprocessor(epsilon=1.0, delta=0.02, bounds=(0, 10)).fit(X)

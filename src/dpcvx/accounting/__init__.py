@@ -11,9 +11,11 @@ from dpcvx.accounting.budget import (
     budget_of,
     calibrate,
     default_delta,
+    explain_delta,
     explain_size,
     sampler_delta,
     spendable,
+    warn_of_delta,
 )
 from dpcvx.accounting.gaussian import GDP, gaussian_delta, gaussian_epsilon, gaussian_mu
 from dpcvx.accounting.loss_distribution import PLD
@@ -42,6 +44,7 @@ __all__ = [
     "budget_of",
     "calibrate",
     "default_delta",
+    "explain_delta",
     "explain_size",
     "gaussian_delta",
     "gaussian_epsilon",
@@ -53,4 +56,5 @@ __all__ = [
     "selection_delta",
     "selection_renyi",
     "spendable",
+    "warn_of_delta",
 ]

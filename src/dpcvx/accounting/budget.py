@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from dpcvx.accounting.accountant import Accountant, require_delta
 from dpcvx.accounting.inversion import first_passing
 from dpcvx.accounting.neighbours import Neighbours
-from dpcvx.errors import NotAccountable, WrongValue
+from dpcvx.errors import NotAccountable, PrivacyLeakWarning, WrongValue
 from dpcvx.events import RELATIONS, Event
+from dpcvx.words import quantity
 
 LARGE_EPSILON = 10.0  # above it one person may make a conclusion more than e^10 = 22,000 times as likely
 
@@ -20,6 +22,27 @@ def explain_size(epsilon: float) -> str:
     if epsilon <= LARGE_EPSILON:
         return ""
     return f"An epsilon above {LARGE_EPSILON:g} promises little by itself: e^{LARGE_EPSILON:g} is 22,000."
+
+
+def explain_delta(delta: float, n: int, noun: str = "record") -> str:
+    """Return a sentence about the weak guarantee of a delta of 1/n or more; empty for a smaller one.
+
+    `n`: public number of records or persons.
+    """
+    if delta * n < 1:
+        return ""
+    return (
+        f"A delta of {delta:.3g} is not below 1/n ({1 / n:.2g} for {quantity(n, noun)}) and promises little: "
+        f"publishing each {noun} in full with probability {delta:.3g} would satisfy it, about "
+        f"{quantity(round(delta * n), noun)} in all."
+    )
+
+
+def warn_of_delta(delta: float, n: int, noun: str = "record", *, stacklevel: int = 1) -> None:
+    """Warn of a delta of 1/n or more, from public facts, before anything is charged."""
+    if text := explain_delta(delta, n, noun):
+        advice = " Give a delta far below 1/n; the default is min(1/n^2, 1e-5)."
+        warnings.warn(text + advice, PrivacyLeakWarning, stacklevel=stacklevel + 1)
 
 
 @dataclass(frozen=True)

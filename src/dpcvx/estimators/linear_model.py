@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
+from dpcvx.accounting import warn_of_delta
 from dpcvx.arrays import Vector
 from dpcvx.data import DataSource, Quantiser
 from dpcvx.data.columns import Columns
@@ -236,6 +237,8 @@ class LinearModel(Forecasts, Intervals, BaseEstimator):  # type: ignore[misc]
                 stacklevel=3,
             )
         plan, facts = made.plan, (made.stated, made.columns, made.target)
+        neighbours = plan.budget.neighbours
+        warn_of_delta(plan.budget.delta, plan.n // neighbours.rows, neighbours.noun, stacklevel=3)
         for note in plan.notes:
             if note.startswith(UNUSED):
                 warnings.warn(f"{note[0].upper()}{note[1:]}.", UserWarning, stacklevel=3)

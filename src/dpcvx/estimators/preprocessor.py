@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dpcvx.accounting import Budget, Tight, default_delta, gaussian_mu, spendable
+from dpcvx.accounting import Budget, Tight, default_delta, gaussian_mu, spendable, warn_of_delta
 from dpcvx.arrays import Vector
 from dpcvx.data.bins import COARSE, FINE, CellsInBins, quantiles_of
 from dpcvx.data.column_maps import IDENTITY, ColumnMap, MapRequest, each_map
@@ -157,6 +157,7 @@ class PrivatePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc
         """Pay for a histogram of each column of numbers; return maps and quartiles by position."""
         price, stage = self._price(dataset.n, len(numbers))
         rng = generator_of(self.random_state)
+        warn_of_delta(price.budget.delta, dataset.n, stacklevel=3)
         receipt = charge(
             price,
             self.ledger,

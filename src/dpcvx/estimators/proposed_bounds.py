@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dpcvx.accounting import REPLACE_ONE, Budget, Tight, calibrate, default_delta, spendable
+from dpcvx.accounting import REPLACE_ONE, Budget, Tight, calibrate, default_delta, spendable, warn_of_delta
 from dpcvx.data.table import Table
 from dpcvx.data.units import persons
 from dpcvx.errors import Incompatible
@@ -83,6 +83,7 @@ def propose_bounds(
     parts = tuple(Stage(quantile, len(columns)).description for quantile in (low, high))
     price = Price(Repeat(Exponential(eta), asked), parts, 0.0, budget)
     price.check_budget()
+    warn_of_delta(budget.delta, n, neighbours.noun, stacklevel=2)
     rng = generator_of(random_state)
     purpose = f"bounds of {len(columns)} columns of {n} {neighbours.noun}s"
     receipt = charge(price, ledger, account, private=rng.private, purpose=purpose)

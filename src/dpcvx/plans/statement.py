@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dpcvx.accounting import Neighbours, explain_size
+from dpcvx.accounting import Neighbours, explain_delta, explain_size
 from dpcvx.errors import DpcvxError, WrongValue
 from dpcvx.events import RELATIONS, Compose, Repeat, count_leaves, from_plain, to_plain
 from dpcvx.words import html_table
@@ -167,12 +167,20 @@ class PrivacyStatement:
         pair = self._neighbours.words
         if self.bounds.get("classes_are") == FROM_Y:
             pair += " and have the same set of labels"
-        return (
+        meaning = (
             f"Take {pair}. Any conclusion that somebody could draw from {released} "
             f"is at most e^{self.epsilon:g} times as likely with one as with the other, apart from an "
             f"extra probability of at most {self.delta:.3g}. This holds whatever else that person "
-            f"knows, has, or computes later. {explain_size(self.epsilon)}"
-        ).rstrip()
+            f"knows, has, or computes later."
+        )
+        return " ".join(filter(None, (meaning, explain_size(self.epsilon), self._large_delta)))
+
+    @property
+    def _large_delta(self) -> str:
+        """A sentence about a delta of 1/n or more; empty for a smaller one, or without a public n."""
+        counts = {noun: self.public.get(name) for name, noun in (("n", "record"), ("persons", "person"))}
+        found = [explain_delta(self.delta, n, noun) for noun, n in counts.items() if isinstance(n, int)]
+        return " ".join(found)
 
     @property
     def _neighbours(self) -> Neighbours:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from dpcvx.accounting import RDP, Accountant, Budget, Tight, spendable
+from dpcvx.accounting import RDP, Accountant, Budget, Tight, spendable, warn_of_delta
 from dpcvx.arrays import Vector
 from dpcvx.errors import (
     BudgetExceeded,
@@ -211,6 +211,7 @@ class QueryEngine:
         self.price.check_samplers()
         self.price.check_budget()
         self._transcript: EngineTranscript = MemoryTranscript()
+        warn_of_delta(budget.delta, self.n, self._neighbours.noun, stacklevel=2)
         if payment is not None:
             # A solver of the caller's stands for a Gaussian release by its Rényi divergence only.
             whole = ApproxDP(budget.epsilon, spendable(budget).delta)

@@ -31,6 +31,7 @@ from dpcvx.accounting import (
     default_delta,
     gaussian_epsilon,
     spendable,
+    warn_of_delta,
 )
 from dpcvx.arrays import IntVector
 from dpcvx.data.cells import open_typed
@@ -199,6 +200,7 @@ def private_tune(
         (mean, LAWS[distribution]),
         check,
     )
+    warn_of_delta(budget.delta, n, neighbours.noun, stacklevel=2)
     _warn_if_useless(priced, quantity(n - n_test, neighbours.noun))
     purpose = f"search of {len(candidates)} settings of {type(base).__name__} on {n} {neighbours.noun}s"
     receipt = charge(priced.price, base.ledger, base.account, private=rng.private, purpose=purpose)
