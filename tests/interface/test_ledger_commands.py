@@ -139,6 +139,23 @@ def test_a_fit_with_a_witness_refuses_an_old_copy_of_the_ledger(run, folder, tab
     assert "--witness needs --account" in run(FIT + " --force --witness told.txt")[2]
 
 
+def test_a_score_says_what_part_of_the_account_it_uses_before_the_charge(run, folder, table):
+    """A score at 0.2 takes as much of an account as a fit at a several times larger epsilon."""
+    assert run("ledger create people --epsilon 2 --delta 1e-6 --ledger book.db")[0] == 0
+    where = " --account people --ledger book.db"
+    assert run(FIT.replace("--epsilon 1", "--epsilon 0.5") + where)[0] == 0
+    account = dpcvx.Ledger("book.db").account("people")
+    fit, share = account.used, account.share(dpcvx.events.PureDP(0.2), delta=0.0)
+    assert account.share(dpcvx.events.PureDP(3.0)) is None
+    code, _, err = run("score m.json p.csv --target y --epsilon 0.2" + where)
+    assert code == 0
+    assert f"This score uses {share:.1%} of account people, of which {fit:.1%} is used so far." in err
+    assert account.used == pytest.approx(fit + share)
+    assert share > 2 * fit
+    code, _, err = run("score m.json p.csv --target y --epsilon 3" + where)
+    assert (code, "This score uses" in err) == (2, False)
+
+
 def test_fit_charges_an_account(run, folder, table):
     assert run("ledger create people --epsilon 1.1 --delta 1e-6")[0] == 0  # in the user's own file
     code, out, err = run(FIT + " --account people")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -63,6 +63,8 @@ def score(
     payer = open_ledger(ledger, account, witness)
     options = FormOptions(sep, decimal, encoding, line_breaks, sheet)
     X, y = read_rows(estimator, model, data, options, target)
+    if payer is not None:
+        _announce_share(payer, str(account), epsilon)
     settings = {"epsilon": epsilon, "ledger": payer, "account": account, "random_state": seed}
     if scoring == "roc_auc":
         curves = private_curves(estimator, X, y, **settings)
@@ -78,3 +80,16 @@ def score(
         print_json({**content, "statement": found.statement.to_dict()})
     else:
         typer.echo(f"{text}\n\n{found.statement}")
+
+
+def _announce_share(payer: Any, name: str, epsilon: float) -> None:
+    """Say what part of an account a score will use; nothing if it does not fit, which the charge refuses."""
+    from dpcvx.accounting import Budget
+    from dpcvx.events import PureDP
+
+    Budget(epsilon, 0.0)  # refuses what is no budget
+    account = payer.account(name)
+    if (share := account.share(PureDP(epsilon), delta=0.0)) is not None:
+        used = f"{share:.1%} of account {name}, of which {account.used:.1%} is used so far"
+        reason = " At the same epsilon it costs more than a fit, because its delta is 0."
+        typer.echo(f"dpcvx: This score uses {used}.{reason if account.budget.delta else ''}", err=True)

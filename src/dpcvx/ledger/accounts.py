@@ -298,6 +298,23 @@ class Account:
         cap, spending = self._state()
         return spending.used(cap) / WHOLE
 
+    def share(self, event: Event, *, failure: float = 0.0, delta: float | None = None) -> float | None:
+        """Return the part of the cap that a charge would use now, or None if it does not fit.
+
+        Nothing is charged. The part can be larger than the event alone would use: charges of another kind
+        may close the cheapest way of adding up what came before.
+
+        Parameters
+        ----------
+        event, failure
+            As for `charge`.
+        delta : float, optional
+            Delta that the release is planned for.
+        """
+        cap, spending = self._state()
+        after = admit(cap, spending, event, failure=failure, delta=delta)
+        return None if after is None else (after.used(cap) - spending.used(cap)) / WHOLE
+
     def charge(
         self,
         event: Event,
