@@ -115,6 +115,12 @@ def test_a_number_that_many_cells_have_is_no_row_of_knots():
     model = dp.PrivateAdditiveRegressor(epsilon=8.0, extrapolation="linear", **given).fit(table, y)
     shape = model.shapes_["assets"]
     assert shape.at[:2] == (0.0, 0.0)
+    assert shape.sides[:3] == ("up to", "above", "")
+    assert "up to 0" in str(model.shapes_)
+    rows = list(csv.reader(io.StringIO(model.shapes_.to_csv())))
+    assert [row[5] for row in rows[:4]] == ["side", "up to", "above", ""]
+    assert json.loads(model.shapes_.to_json())["shapes"]["assets"]["sides"][:2] == ["up to", "above"]
+    assert [text.get_text() for text in model.plot().axes[0].texts] == ["up to 0", "above 0"]
     assert shape.at[2] > 1
     below, above = model.predict(pd.DataFrame({"assets": [0.0, 1e-6]})) - model.shapes_.intercept
     np.testing.assert_allclose(shape.values[:2], [below, above], atol=1e-4)
@@ -123,7 +129,7 @@ def test_a_number_that_many_cells_have_is_no_row_of_knots():
 
 def test_shapes_are_tables(model, tmp_path):
     rows = list(csv.reader(io.StringIO(model.shapes_.to_csv())))
-    assert rows[0] == ["column", "at", "value", "debiased", "std"]
+    assert rows[0] == ["column", "at", "value", "debiased", "std", "side"]
     assert {row[0] for row in rows[1:]} == {"age", "pay", "sex"}
     content = json.loads(model.shapes_.to_json())
     assert set(content) == {"intercept", "shapes", "interactions"}

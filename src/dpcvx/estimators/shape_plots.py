@@ -51,6 +51,16 @@ def _draw(axes: Any, shape: Shape) -> None:
     known = shape.std is not None
     if shape.is_number:
         axes.plot(shape.at, shape.values, color=LINE, linewidth=2.2, marker="o", markersize=3.5)
+        for at, value, side in zip(shape.at, shape.values, shape.sides, strict=False):
+            if side:
+                axes.annotate(
+                    f"{side} {at:g}",
+                    (at, np.mean(value)),
+                    (6, -3),
+                    textcoords="offset points",
+                    fontsize=7,
+                    color="#33414e",
+                )
         if known:
             half = NORMAL * np.asarray(shape.std)
             axes.fill_between(

@@ -33,7 +33,8 @@ class Shape:
 
     `column`: its name. `at`: knots in your units, or levels. `values`: contributions, shape (k,), or (k, K)
     with K outputs; between knots a shape is a straight line, of a mapped column one of its mapped cells. A
-    number that many cells have may come twice, with the contributions of cells just below and just above it.
+    number that many cells have may come twice, with the contributions of cells on either side of it; `sides`
+    says which: "up to" and "above", or "below" and "from".
     A declared boolean has two points, "no" and "yes". `debiased`, `std`: the estimate without the bias of the
     fit, and its standard error, privacy noise included; None where the fit had no ``uncertainty``.
     `is_number`: whether `at` are knots.
@@ -45,13 +46,15 @@ class Shape:
     debiased: Any
     std: Any
     is_number: bool
+    sides: tuple[str, ...] = ()  # of each point, "" for most; empty if no number comes twice
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
-        """Rows (column, at, value, debiased, std) of a table, one for each point and output."""
+        """Rows (column, at, value, debiased, std, side) of a table, one for each point and output."""
         for k, at in enumerate(self.at):
+            side = self.sides[k] if self.sides else ""
             for value in np.atleast_1d(self.values[k]):
                 more = (None, None) if self.std is None else (float(self.debiased[k]), float(self.std[k]))
-                yield (self.column, at, float(value), *more)
+                yield (self.column, at, float(value), *more, side)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,10 +85,11 @@ class Shapes(Mapping[str, Shape]):
             span = range(place, place + int(count))
             place += int(count)
             is_number = levels is None and str(label) not in flags
+            sides: tuple[str, ...] = ()
             if str(label) in flags:
                 at, cells = ANSWERS, _answers(rows, j, span)
             elif is_number and count == 1:
-                at, cells = _knots(rows, j, span[0], bounds)
+                at, cells, sides = _knots(rows, j, span[0], bounds)
             else:
                 at, cells = _levels(rows, levels, span, bounds)
             parts = _parts(rows, span, cells)[:, rows.compared]
@@ -95,7 +99,7 @@ class Shapes(Mapping[str, Shape]):
                 debiased = parts @ known.estimate[:-1]
                 std = np.sqrt(np.einsum("ij,jk,ik->i", parts, known.covariance[:-1, :-1], parts))
             shape = Shape(
-                str(label), at, values[:, 0] if len(coef) == 1 else values, debiased, std, is_number
+                str(label), at, values[:, 0] if len(coef) == 1 else values, debiased, std, is_number, sides
             )
             found[shape.column] = shape
         basis = None if rows.region is None else rows.region.basis
@@ -123,7 +127,9 @@ class Shapes(Mapping[str, Shape]):
         width = 3 if all(shape.std is None for shape in self.shapes.values()) else 5
         lines = [["column", "at", "value", "debiased", "std"][:width]]
         for shape in self.shapes.values():
-            lines += [[_text(cell) for cell in row[:width]] for row in shape.rows()]
+            for *row, side in shape.rows():
+                cells = [_text(cell) for cell in row[:width]]
+                lines.append([cells[0], f"{side} {cells[1]}".lstrip(), *cells[2:]])
         title = f"Shapes of {self.model}, intercept {self.intercept}:"
         return "\n".join([title, *align_columns(lines), *self._notes()])
 
@@ -151,6 +157,7 @@ class Shapes(Mapping[str, Shape]):
         shapes = {
             name: {
                 "at": list(shape.at),
+                "sides": list(shape.sides) or [""] * len(shape.at),
                 "values": shape.values.tolist(),
                 "debiased": None if shape.debiased is None else shape.debiased.tolist(),
                 "std": None if shape.std is None else shape.std.tolist(),
@@ -161,10 +168,13 @@ class Shapes(Mapping[str, Shape]):
         return json.dumps(content, allow_nan=False, ensure_ascii=False)
 
     def to_csv(self) -> str:
-        """Return a table (column, at, value, debiased, std) as CSV; the last two need ``uncertainty``."""
+        """Return a table (column, at, value, debiased, std, side) as CSV.
+
+        Two of the columns need ``uncertainty``. The last is empty, except for a number that comes twice.
+        """
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(["column", "at", "value", "debiased", "std"])
+        writer.writerow(["column", "at", "value", "debiased", "std", "side"])
         for shape in self.shapes.values():
             writer.writerows(shape.rows())
         return text.getvalue()
@@ -203,8 +213,13 @@ def _intercept(model: Any) -> Any:
     return np.asarray(model.intercept_ + offset).tolist()
 
 
-def _knots(rows: RowMap, j: int, place: int, bounds: Any) -> tuple[tuple[float, ...], Vector]:
-    """Knots of a number in the user's units, ends of its range included, and its mapped cells there."""
+def _knots(
+    rows: RowMap, j: int, place: int, bounds: Any
+) -> tuple[tuple[float, ...], Vector, tuple[str, ...]]:
+    """Knots of a number in the user's units, ends of its range included, and its mapped cells there.
+
+    Also the side of each knot, "" for most, where a knot comes twice.
+    """
     region, low, high = rows.region, bounds["low"][place], bounds["high"][place]
     knots = np.array([low, high])
     if region is not None:
@@ -216,19 +231,23 @@ def _knots(rows: RowMap, j: int, place: int, bounds: Any) -> tuple[tuple[float, 
     cells = np.unique(np.clip(knots, low, high))
     apply = each_map(rows.maps, len(rows.levels))[j]
     if apply == IDENTITY:
-        return tuple(cells.tolist()), cells[:, None]
+        return tuple(cells.tolist()), cells[:, None], ()
     # Many numbers have the lowest cell where a map clips: the knot is the last of them.
     wanted = [math.nextafter(cells[0], math.inf), *cells[1:].tolist()]
     at = np.array([_inverse(apply, cell) for cell in wanted])
     digits = DIGITS - math.ceil(math.log10(max(at[-1] - at[0], 1e-300)))
     rounded = [round(float(number), digits) for number in at]
+    words = [""] * len(rounded)
     for number in {each for each in rounded if rounded.count(each) > 1}:
         # The map jumps, where many cells are one number: the shape has a value on either side, none between.
         first, last = rounded.index(number), rounded.index(number) + rounded.count(number)
         sides = apply(np.array([number - 10.0**-digits, number + 10.0**-digits]))[:, 0]
         rounded[first:last] = [number, number]
+        at_number = apply(np.array([number]))[0, 0]
+        is_below = abs(at_number - sides[0]) <= abs(at_number - sides[1])
+        words[first:last] = ["up to", "above"] if is_below else ["below", "from"]
         cells = np.concatenate([cells[:first], np.clip(sides, cells[0], cells[-1]), cells[last:]])
-    return tuple(rounded), cells[:, None]
+    return tuple(rounded), cells[:, None], tuple(words) if any(words) else ()
 
 
 def _inverse(apply: Any, cell: float) -> float:
