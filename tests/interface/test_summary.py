@@ -18,7 +18,7 @@ import dpcvx as dp
 from dpcvx.data.levels import DeclaredLevels
 from dpcvx.errors import Incompatible, NotReleased, WrongValue
 from dpcvx.estimators.hypotheses import ModelTerms
-from dpcvx.estimators.inference import ContrastTests, WaldTests, holm, wald
+from dpcvx.estimators.inference import ContrastTests, Summary, WaldTests, holm, wald
 from dpcvx.plans.uncertainty import Curvature, Steepness, Uncertainty, one_step
 
 OLD = Path(__file__).parents[1] / "fixtures" / "version_0_1" / "models"
@@ -315,9 +315,22 @@ def test_the_parts_add_up_and_hidden_directions_are_named():
     assert "hidden by noise: in 1 direction of 2" in str(tests)
     assert "hidden" not in str(WaldTests((wald(tests.hypotheses, found, "both"),)))
     second = ModelTerms.of(("a",), (None,)).hypotheses([[1.0, 0.0]])
+    assert "A small p-value of a marked row counts" in " ".join(str(tests).split())
+    assert "baseline" not in str(tests)
     assert "hidden by noise: the p-value" in str(WaldTests((wald(second, found, "one"),)))
     first = ModelTerms.of(("a",), (None,)).hypotheses([[0.0, 1.0]])
     assert "hidden" not in str(WaldTests((wald(first, found, "one"),)))
+
+
+@pytest.mark.parametrize(("names", "said"), [(("town=0", "town=1"), True), (("age", "pay"), False)])
+def test_a_note_on_baselines_is_there_if_all_levels_have_a_coefficient(names, said):
+    """The note about hidden rows asked for a baseline in tables that have no category."""
+    H, zero = np.diag([4.0, 0.1, 4.0]), np.zeros(3)
+    found = one_step(zero, Steepness(zero, np.ones(3), 0.1), Curvature(H, 0.2, 0.5), n=9, reach=3.0)
+    columns = (("town", range(2), ""),) if said else ((names[0], range(1), ""), (names[1], range(1, 2), ""))
+    table = Summary("", (), ModelTerms(names, columns), (("", np.ones(2), 1.0),), found)
+    assert "hidden by noise" in str(table)
+    assert ("town: every level or bucket has a coefficient" in str(table)) == said
 
 
 @pytest.mark.long

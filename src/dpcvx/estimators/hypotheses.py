@@ -67,6 +67,14 @@ class ModelTerms:
             start += size
         return cls(tuple(kept), tuple(found))
 
+    def without_baseline(self) -> list[str]:
+        """Return the columns of levels or buckets with a coefficient for each of them."""
+        return [
+            label
+            for label, places, baseline in self.columns
+            if len(places) > 1 and not baseline and self.names[places[0]].startswith(f"{label}=")
+        ]
+
     def hypotheses(self, given: Any) -> Hypotheses:
         """Return hypotheses that were given as text, as a list of texts, or as a matrix."""
         if isinstance(given, str):

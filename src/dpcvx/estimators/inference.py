@@ -36,6 +36,10 @@ __all__ = [
 
 MOSTLY_HIDDEN = 0.5  # a row is marked if hidden directions make up a larger share of its variance
 HIDDEN = "hidden by noise"
+NO_BASELINE = (
+    "every level or bucket has a coefficient, so that one direction is hidden whatever the records are. "
+    "Declared levels in a model with an intercept have a baseline instead."
+)
 ADJUSTMENTS = (None, "holm")
 RANK = 1e-10  # hypotheses are dependent if an eigenvalue of their covariance is smaller, beside the largest
 UNSEEN = "no visible people"
@@ -82,7 +86,12 @@ class Summary(Printable):
         columns, cells = found.columns("", "coef"), iter(found.cells())
         empty = (0.0, *(None,) * (len(columns) - 2))
         rows = [(name, *(empty if j is None else next(cells))) for name, j in places]
-        return self._with_ratios(columns, rows, (*self.notes, *found.notes()))
+        notes = found.notes()
+        whole = self.terms.without_baseline()
+        redundant = len(whole) > 1 or (whole and any(np.any(start) for _, _, start in self.estimates))
+        if any(found.hidden) and redundant:
+            notes = (*notes, f"{', '.join(whole)}: {NO_BASELINE}")
+        return self._with_ratios(columns, rows, (*self.notes, *notes))
 
     def _places(self) -> list[tuple[str, int | None]]:
         """Rows: a name, and its place among the coefficients (the intercept last).
@@ -228,9 +237,9 @@ class ContrastTests(Printable):
             weak = quantity(self.uncertainty.weak, "direction")
             told.append(
                 f"{HIDDEN}: in {weak} of {len(self.uncertainty.estimate)} the noise hides how the records "
-                "vary, and intervals are as wide there as the set allows. More records, a larger epsilon or "
-                "a larger share for uncertainty narrow them. If all levels of a category have a coefficient, "
-                "declare a baseline."
+                "vary, and intervals are as wide there as the set allows. A small p-value of a marked row "
+                "counts all the same; a large one says nothing about the effect. More records, a larger "
+                "epsilon or a larger share for uncertainty narrow these intervals."
             )
         return tuple(told)
 
@@ -258,7 +267,8 @@ class WaldTest:
     statistic: float  # chi-squared with `df` degrees of freedom if the hypotheses hold
     df: int
     pvalue: float
-    hidden: bool = False  # whether noise hides every combination of them: the p-value is then near 1
+    # whether noise hides every combination of them: a large p-value then says nothing about the effect
+    hidden: bool = False
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -304,7 +314,8 @@ class WaldTests(Printable):
             columns.append(Column("note"))
             marks = [HIDDEN if test.hidden else None for test in self.tests]
             rows = [(*row, mark) for row, mark in zip(rows, marks, strict=True)]
-            notes = (f"{HIDDEN}: the p-value is near 1 whatever the effect is; see summary().", *notes)
+            reading = "the p-value may be large whatever the effect is; a small one counts. See summary()."
+            notes = (f"{HIDDEN}: {reading}", *notes)
         return ResultTable("Wald tests", (), tuple(columns), tuple(rows), notes)
 
 
