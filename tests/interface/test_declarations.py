@@ -144,7 +144,10 @@ def test_a_target_that_the_file_declares_as_a_number_has_the_linear_model():
     assert propose_model("dead", propose_column("dead", "text").column, "text") == "logistic"
 
 
-@pytest.mark.parametrize("name", ["uid", "patient_uid", "UUID", "comment"])
+@pytest.mark.parametrize(
+    "name",
+    ["uid", "patient_uid", "UUID", "comment", "caseid", "CASEID", "hhid", "pid", "idnum", "customerId"],
+)
 def test_identifiers_and_free_text_are_ignored(name):
     proposal = propose_column(name)
     assert proposal.column.kind == "ignored"
@@ -164,3 +167,20 @@ def test_identifiers_and_free_text_are_ignored(name):
 def test_hours_of_a_day_are_no_date(name, kind, bounds):
     column = propose_column(name).column
     assert (column.kind, column.bounds) == (kind, bounds)
+
+
+@pytest.mark.parametrize("name", ["paid", "valid", "covid", "medicaid", "kids", "thyroid", "ideal"])
+def test_words_that_only_end_like_an_identifier_are_used(name):
+    assert propose_column(name).column.kind == "number"
+
+
+@pytest.mark.parametrize("name", ["year", "yearVeh", "yearacc", "birthyear", "schoolYear", "yr"])
+def test_years_have_the_bounds_of_calendar_years(name):
+    proposal = propose_column(name)
+    assert proposal.column.bounds == (1900, 2030)
+    assert "calendar years" in proposal.note
+
+
+@pytest.mark.parametrize("name", ["yearsmarried", "years", "yearlyPay"])
+def test_durations_in_years_are_no_calendar_years(name):
+    assert propose_column(name).column.bounds == "?"

@@ -156,6 +156,23 @@ def test_a_score_says_what_part_of_the_account_it_uses_before_the_charge(run, fo
     assert (code, "This score uses" in err) == (2, False)
 
 
+def test_a_fit_at_the_cap_with_a_larger_delta_is_told_to_use_the_delta_of_the_account(run, folder, table):
+    assert run("ledger create people --epsilon 1 --delta 1e-7 --ledger book.db")[0] == 0
+    fit = FIT.replace(" --delta 1e-7", "") + " --account people --ledger book.db"
+    code, _, err = run(fit)
+    assert code == 2
+    assert "--delta 1e-07), at which 1 is enough" in err
+    assert run(fit + " --delta 1e-7")[0] == 0
+
+
+def test_a_missing_ledger_or_account_names_the_option(run, folder, table):
+    fit = FIT + " --account people"
+    assert "--ledger FILE" in run(fit)[2]
+    assert run("ledger create others --epsilon 1 --delta 1e-7")[0] == 0
+    code, _, err = run(fit)
+    assert (code, "no account 'people'" in err, "--ledger FILE" in err) == (2, True, True)
+
+
 def test_fit_charges_an_account(run, folder, table):
     assert run("ledger create people --epsilon 1.1 --delta 1e-6")[0] == 0  # in the user's own file
     code, out, err = run(FIT + " --account people")

@@ -81,6 +81,13 @@ IDENTIFIERS = (
         "note",
     ),
 )
+UNITS = (  # of which a table has ids, as in "caseid"
+    "case|person|pers|patient|pat|subject|subj|participant|member|respondent|resp|customer|cust|client|user|"
+    "pupil|student|stud|employee|emp|household|house|hh|family|fam|individual|indiv|ind|child|mother|record|"
+    "rec|row|obs|unit|account|transaction|trip|visit|claim|order|study|school|hospital|firm|vehicle|crash|p"
+)
+OWN_ID = re.compile(rf"(?:{UNITS})s?id|id(?:s|no|nr|num|number|code)")
+CALENDAR_YEAR = re.compile(r"year(?!s|ly)[a-z]*|[a-z]*year|yr")  # "yearacc", "birthyear"; no "yearsmarried"
 DATES = ("date", "dob", "birthday", "birthdate", "timestamp", "datetime", "time", "day")
 PLACES = ("city", "town", "zip", "zipcode", "postcode", "county", "village", "employer", "school", "hospital")
 LEVELS = (
@@ -141,7 +148,8 @@ def propose_column(name: str, kind: str | None = None, labels: Sequence[str] = (
         )
     # "hoursPerWeek", "hours_per_week" and "hours.per.week" have the same words.
     words = WORDS.findall(re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower())
-    if any(word in IDENTIFIERS for word in words) or "".join(words) in PERSONS:
+    own_id = any(word in IDENTIFIERS or OWN_ID.fullmatch(word) for word in words)
+    if own_id or "".join(words) in PERSONS:
         return Proposal(
             IgnoredColumn(),
             "an identifier or free text by its name. If it names persons and several rows are one person: "
@@ -161,6 +169,7 @@ def propose_column(name: str, kind: str | None = None, labels: Sequence[str] = (
         return Proposal(DateColumn(ASK), note + "2000/01/31 are no dates: write 2000-01-31")
     if kind == "text" or (kind is None and words[-1:] and words[-1] in GROUPS):
         return _text(words)
+    words = [CALENDAR_YEAR.sub("year", word) if CALENDAR_YEAR.fullmatch(word) else word for word in words]
     for keys, (bounds, unit) in NUMBERS.items():
         if any(word in keys for word in words):
             return Proposal(NumberColumn(bounds), f"guessed from the name, for {unit}: confirm the bounds")

@@ -39,6 +39,7 @@ from dpcvx.ledger.chain import (
     genesis,
 )
 from dpcvx.ledger.database import (
+    OTHER_LEDGER,
     account_table,
     address,
     entry_table,
@@ -155,7 +156,7 @@ class Ledger:
         if name not in (known := self.accounts()):
             raise Incompatible(
                 f"The ledger has no account {name!r}; it has {', '.join(map(repr, known)) or 'none'}. "
-                "Make it with Ledger.create, or dpcvx ledger create."
+                f"Make it with Ledger.create or dpcvx ledger create, or name another ledger ({OTHER_LEDGER})."
             )
         return Account(self, name)
 
@@ -383,7 +384,7 @@ class Account:
                 changed = {"spending": canonical(after.to_plain()), "used": after.used(cap)}
                 connection.execute(_UPDATE, {"wanted": self.name, **changed, "failed": after.failed(cap)})
         if after is None:
-            raise self._exceeded(cap, spending, event)
+            raise self._exceeded(cap, spending, event, budget)
         self.ledger._tell(head)
         return Receipt(self.name, cap, head.sequence, time, head.hash, key)
 
@@ -593,7 +594,8 @@ class Account:
         row = connection.execute(_ACCOUNT, {"wanted": self.name}).first()
         if row is None:
             raise Incompatible(
-                f"The ledger has no account {self.name!r}; make it with Ledger.create or dpcvx ledger create."
+                f"The ledger has no account {self.name!r}; make it with Ledger.create or dpcvx ledger "
+                f"create, or name another ledger ({OTHER_LEDGER})."
             )
         cap = budget_of(row.epsilon, row.delta, row.relation)
         return cap, Spending.from_plain(json.loads(row.spending))
@@ -634,13 +636,20 @@ class Account:
             )
         return Receipt(self.name, cap, paid.sequence, content["time"], paid.hash, paid.key, answer)
 
-    def _exceeded(self, cap: Budget, spending: Spending, event: Event) -> BudgetExceeded:
+    def _exceeded(
+        self, cap: Budget, spending: Spending, event: Event, planned: Budget | None
+    ) -> BudgetExceeded:
         asked, left = requested(cap, event), remaining(cap, spending, cap.delta)
         reason = ""
         if spending.mode == "whole":
             reason = f"One release has taken the whole of account {self.name!r}."
         elif asked <= left:
             reason = "Together with what was charged before, this kind of release does not fit."
+        elif planned is not None and planned.delta > cap.delta > 0 and planned.epsilon <= left:
+            reason = (
+                f"Its own delta, {planned.delta:g}, is larger: plan it at the account's, delta={cap.delta:g} "
+                f"(command line: --delta {cap.delta:g}), at which {planned.epsilon:g} is enough."
+            )
         return BudgetExceeded(asked, left, reason, cap.delta)
 
 

@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from dpcvx.errors import LedgerDamaged, LedgerUnavailable, WrongValue
 from dpcvx.ledger.filters import WHOLE
 
+OTHER_LEDGER = "command line: --ledger FILE"
 LOCK_SECONDS = 120  # how long a charge waits for others
 
 _sequence = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # an integer key is SQLite's own row number
@@ -223,7 +224,10 @@ def _public_address(url: str) -> tuple[str, Path | None]:
 @contextmanager
 def _explained(url: str, *, new: bool = False) -> Iterator[None]:
     place, file = _public_address(url)
-    missing = f"There is no ledger at {place}: make an account with Ledger.create or dpcvx ledger create."
+    missing = (
+        f"There is no ledger at {place}: make an account with Ledger.create or dpcvx ledger create, or name "
+        f"another ledger ({OTHER_LEDGER})."
+    )
     if not new and file is not None and not file.is_file():
         raise LedgerUnavailable(missing)  # SQLite would make an empty file
     try:
