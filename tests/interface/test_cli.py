@@ -130,6 +130,15 @@ def test_a_model_of_numbers_refuses_a_target_with_levels_before_a_charge(folder,
     assert (code, "use --model logistic" in err) == (2, True)
 
 
+def test_a_plan_says_that_it_does_not_count_columns_with_the_default_bounds(folder, run):
+    Path("some.toml").write_text("default = [0, 100]\n[bounds]\nage = [0, 99]\n[target]\nbounds = [0, 100]\n")
+    plan = "plan --n 400 --model linear --epsilon 2 --target income --bounds"
+    code, _, err = run(f"{plan} some.toml")
+    assert code == 0
+    assert "counts 1 column that the file names" in err
+    assert "counts" not in run(f"{plan} bounds.toml")[2]
+
+
 def test_declare_names_the_model_of_a_target_where_it_is_known(folder, run):
     assert "--model MODEL " in run("declare people.csv --target income --force")[1]
     assert "--target NAME --model MODEL " in run("declare people.csv --force")[1]

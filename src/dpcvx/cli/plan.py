@@ -11,6 +11,7 @@ from dpcvx.cli.fit import choose_target, target_parameters
 from dpcvx.cli.options import AsJson, has_own_bounds, make_estimator, needs_bounds, needs_classes, show_plan
 from dpcvx.cli.output import check_writable, print_json, write
 from dpcvx.errors import WrongValue
+from dpcvx.words import quantity
 
 if TYPE_CHECKING:
     from dpcvx.estimators.power import PowerForecast
@@ -189,6 +190,14 @@ def _read_declarations(
     person = given.get("person", schema.person)
     roles = (person, schema.weight, given.get("exposure"), given.get("event"))
     others = [name for name in schema.columns if name not in roles]
+    if schema.default is not None:
+        named = [name for name in others if name != target and schema.columns[name].variables(name)]
+        typer.echo(
+            f"dpcvx: {bounds} has a default, so that every column of the table that it does not name is a "
+            f"feature of the fit. A plan does not see the table, and counts {quantity(len(named), 'column')} "
+            "that the file names: name all columns for the plan of the fit.",
+            err=True,
+        )
     found = schema.for_table(others, target)
     facts = target_parameters(model, schema, target, bounds) | {"schema": found}
     if person is not None:
