@@ -349,6 +349,26 @@ def test_every_parameter_is_an_option_or_says_where_else_it_comes_from(run):
                 assert isinstance(value, option) or word or (form.startswith("float") and value == 0), name
 
 
+def test_demands_on_shapes_are_options(folder, run):
+    """Both were parameters of Python alone."""
+    fit = FIT.replace("linear", "additive") + " --monotone age=1,hours=-1 --bounded hours=0.7 --quiet"
+    assert run(fit)[:2] == (0, "")
+    model = dpcvx.load("model.json")
+    assert (model.monotone, model.bounded) == ({"age": 1, "hours": -1}, {"hours": 0.7})
+    plan = "plan --n 4000 --model additive --epsilon 1 --bounds bounds.toml --target income"
+    assert run(f"{plan} --monotone age=1")[0] == 0
+    for option, words in (
+        ("--monotone age", "--monotone must be pairs such as"),
+        ("--monotone age=2", "must be 1 (rising) or -1 (falling)"),
+        ("--bounded sex=1", "is for columns of numbers"),
+        ("--bounded agee=1", "that X does not have"),
+    ):
+        code, _, err = run(f"{plan} {option}")
+        assert (code, words in err) == (2, True), err
+    code, _, err = run(f"{FIT} --monotone age=1")
+    assert (code, "--monotone belongs to --model" in err) == (2, True)
+
+
 NEW = {
     "--standardize false": ("standardize", False),
     "--standardize true": ("standardize", True),

@@ -35,6 +35,7 @@ __all__ = [
     "make_estimator",
     "needs_bounds",
     "needs_classes",
+    "read_numbers",
     "show_plan",
     "usual_meaning",
     "with_parameters",
@@ -245,6 +246,8 @@ def _parameter(name: str, kind: Any, spelled: str, text: str, *, required: bool)
         kind = choices(name, {word: word for word in kind})
     if kind is bool:
         spelled = f"{spelled}/--no-{spelled[2:]}"
+    if kind is dict:
+        kind, text = str, f"{text} Write {spelled} COLUMN=NUMBER,COLUMN=NUMBER."
     kind = kind if required else kind | None
     return inspect.Parameter(
         name,
@@ -254,9 +257,25 @@ def _parameter(name: str, kind: Any, spelled: str, text: str, *, required: bool)
     )
 
 
+def read_numbers(text: str, option: str) -> dict[str, float]:
+    """Read pairs such as age=12,hours=8."""
+    found = {}
+    for part in text.split(","):
+        name, _, value = part.rpartition("=")
+        try:
+            found[name.strip()] = float(value)
+        except ValueError:
+            name = ""
+        if not name.strip():
+            raise WrongValue(f"{option} must be pairs such as age=12,hours=8, got {text!r}.")
+    return found
+
+
 def _value(name: str, given: Any) -> Any:
     if not isinstance(given, str):
         return given
+    if PARAMETERS[name].option is dict:
+        return read_numbers(given, _spelled(name))
     if PARAMETERS[name].kind.startswith("float"):  # or a word
         try:
             return float(given)

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpcvx.cli.fit import choose_target, target_parameters
-from dpcvx.cli.options import AsJson, has_own_bounds, make_estimator, needs_bounds, needs_classes, show_plan
+from dpcvx.cli.options import (
+    AsJson,
+    has_own_bounds,
+    make_estimator,
+    needs_bounds,
+    needs_classes,
+    read_numbers,
+    show_plan,
+)
 from dpcvx.cli.output import check_writable, print_json, write
 from dpcvx.errors import WrongValue
 from dpcvx.words import quantity
@@ -111,7 +119,7 @@ def plan(
     if not 0 < density <= 1:
         raise WrongValue(f"--density must be above 0 and at most 1, got {density}.")
     assumed: dict[str, Any] = {
-        "deviations": _numbers(deviations, "--deviations") if deviations else None,
+        "deviations": read_numbers(deviations, "--deviations") if deviations else None,
         "shares": _shares(shares) if shares else None,
         "correlation": correlation,
         "share": class_share,
@@ -138,7 +146,7 @@ def plan(
     forecast = None
     if given.get("uncertainty"):
         forecast = make_estimator(model, given | facts).power(n, columns, **assumed)
-    needed = [] if forecast is None or not width else _needed(forecast, _numbers(width, "--width"))
+    needed = [] if forecast is None or not width else _needed(forecast, read_numbers(width, "--width"))
     if plot is not None:
         from dpcvx.report.plots import precision_plot, prediction_plot
 
@@ -211,24 +219,10 @@ def _read_declarations(
     return facts, list(found.columns)
 
 
-def _numbers(text: str, option: str) -> dict[str, float]:
-    """Read pairs such as age=12,hours=8."""
-    found = {}
-    for part in text.split(","):
-        name, _, value = part.rpartition("=")
-        try:
-            found[name.strip()] = float(value)
-        except ValueError:
-            name = ""
-        if not name.strip():
-            raise WrongValue(f"{option} must be pairs such as age=12,hours=8, got {text!r}.")
-    return found
-
-
 def _shares(text: str) -> dict[str, Any]:
     """Read pairs such as urban=0.4,region:west=0.1."""
     found: dict[str, Any] = {}
-    for name, value in _numbers(text, "--shares").items():
+    for name, value in read_numbers(text, "--shares").items():
         column, colon, level = name.partition(":")
         if not colon:
             found[column] = value

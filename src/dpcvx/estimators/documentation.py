@@ -16,7 +16,8 @@ class Parameter:
 
     kind: str  # its type, for docstrings
     text: str  # what it means
-    # type, or choices, of the command line's option; None where there is no option
+    # type, or choices, of the command line's option; dict for pairs such as age=1,income=-1; None where there
+    # is no option
     option: type | tuple[str, ...] | None = None
     instead: str = ""  # where the command line gets it from, where there is no option
 
@@ -215,14 +216,14 @@ PARAMETERS = {
         "mapping from column to 1 or -1, optional",
         "Columns of numbers whose shape must not fall (1), or not rise (-1): their coefficients are kept "
         "to a set of one sign. Such a column is in no interaction.",
-        instead=PYTHON_ONLY,
+        dict,
     ),
     "bounded": Parameter(
         "mapping from column to float, optional",
         "Columns of numbers between whose cells the score differs by so much at most: log-odds of a "
         "classifier, units of the target of a regressor. Their coefficients are kept to the convex set of "
         "such shapes. Such a column is in no interaction.",
-        instead=PYTHON_ONLY,
+        dict,
     ),
     "solver": Parameter(
         "str or Solver",
