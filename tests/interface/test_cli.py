@@ -215,6 +215,15 @@ def test_score_is_a_charged_noisy_metric(folder, run):
     assert (code, err) == (2, f"dpcvx: people.csv {LACKS} wealth; {HEADER_HINT}\n")
 
 
+def test_a_score_of_ordered_levels_is_refused_before_anything_else(folder, run):
+    """The message asked for a target."""
+    frame = {"age": np.linspace(20, 80, N), "answer": np.arange(N) % 3}
+    model = dpcvx.PrivateOrdinalClassifier(epsilon=1.0, bounds={"age": (17, 90)}, classes=(0, 1, 2))
+    model.fit(pa.table({"age": frame["age"]}), frame["answer"]).save("ordered.json")
+    code, _, err = run("score ordered.json people.csv --epsilon 1 --account people")
+    assert (code, "--model ordinal has no private score" in err) == (2, True)
+
+
 def test_score_protects_the_persons_of_the_model(folder, run, people):
     ids = np.array([f"p{k // 2}" for k in range(N)])
     write_csv(people.append_column("who", pa.array(ids)), "twice.csv")

@@ -165,6 +165,19 @@ def test_a_fit_at_the_cap_with_a_larger_delta_is_told_to_use_the_delta_of_the_ac
     assert run(fit + " --delta 1e-7")[0] == 0
 
 
+def test_the_history_fits_the_terminal(run, folder, table, monkeypatch):
+    """The ruler was as long as the longest list of events."""
+    assert run("ledger create people --epsilon 2 --delta 1e-6 --ledger book.db")[0] == 0
+    assert run(FIT + " --account people --ledger book.db")[0] == 0
+    for columns, most in (("", 110), ("80", 80)):
+        monkeypatch.setenv("COLUMNS", columns)
+        text = run("ledger history people --ledger book.db")[1]
+        entries = text.split("\n\n")[1]
+        assert max(map(len, entries.splitlines())) <= most
+        words = " ".join(entries.split())
+        assert "fit of PrivateLinearRegression to 200 records: " in words
+
+
 def test_a_missing_ledger_or_account_names_the_option(run, folder, table):
     fit = FIT + " --account people"
     assert "--ledger FILE" in run(fit)[2]

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["ledger_app"]
 
 Name = Annotated[str, typer.Argument(help="Name of the account.")]
+WIDTH, NARROWEST = 110, 30  # characters of a line without a terminal, and at least of a purpose
 GAUGE = 30  # characters
 
 ledger_app = typer.Typer(
@@ -100,8 +101,23 @@ def history(
         (str(start.sequence), start.time[:19], "", f"new witness: {start.reason}")
         for start in statement.witness_starts
     ]
-    lines = [*wrap(statement.meaning, 110), "", *align_columns(rows, left=(0, 1, 3))]
+    lines = [*wrap(statement.meaning, WIDTH), "", *align_columns(_wrapped(rows), left=(0, 1, 3))]
     _print(statement.to_dict(), as_json, "\n".join(lines))
+
+
+def _wrapped(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Return rows whose last cell is wrapped to the width of the terminal, as further rows."""
+    from shutil import get_terminal_size
+    from textwrap import wrap
+
+    before = [max(len(row[j]) for row in rows) for j in range(len(rows[0]) - 1)]
+    taken = 2 + sum(before) + 3 * len(before)
+    width = max(NARROWEST, get_terminal_size((WIDTH, 24)).columns - taken)
+    found = []
+    for *others, last in rows:
+        first, *rest = wrap(last, width) or [""]
+        found += [(*others, first), *((*[""] * len(others), line) for line in rest)]
+    return found
 
 
 @ledger_app.command()

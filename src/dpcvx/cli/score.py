@@ -54,9 +54,15 @@ def score(
     as_json: AsJson = False,
 ) -> None:
     """Score a model on private rows: a noisy metric, charged like a fit."""
+    from dpcvx.estimators.row_models import RowModel
     from dpcvx.tuning import private_curves, private_score
 
     estimator = open_model(model, None)
+    if isinstance(estimator, RowModel):
+        raise WrongValue(
+            f"{type(estimator).__name__} has no private score: models of ordered levels and of times have "
+            "none. In Python score(X, y) is the plain score, for rows that may be published."
+        )
     target = target or getattr(estimator.schema, "target", None)
     if target is None:
         raise WrongValue(f"{model} does not name the column that it predicts: give --target NAME.")
