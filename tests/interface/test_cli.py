@@ -891,6 +891,9 @@ def test_the_demo_prints_tables_and_writes_plot_and_report(tmp_path, monkeypatch
     text = page.read_text(encoding="utf-8")
     assert text.count("data:image/png;base64") == 2
     assert "Published coefficients" in text
+    plan = text.split("The plan at epsilon = 1")[1].split("<pre>")[0]
+    assert "question to the records" in plan  # a table, and short paragraphs
+    assert max(map(len, re.findall(r"<p>(.*?)</p>", plan, re.DOTALL))) < 600
 
 
 def test_the_demo_says_what_to_install(tmp_path, monkeypatch, run):

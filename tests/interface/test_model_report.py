@@ -48,6 +48,18 @@ def report(folder, *names, **given):
     return model_report([ReportedModel.open(folder / f"{name}.json") for name in names], **given)
 
 
+def test_a_report_counts_columns_and_marks_the_feature_without_a_coefficient():
+    """A report said 3 features, and listed 4 with the baseline."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"age": rng.uniform(18, 70, 2000), "place": rng.choice(["a", "b", "c"], 2000)})
+    given = {"bounds": {"age": (18, 70)}, "categories": {"place": ["a", "b", "c"]}, "y_bounds": (0, 70)}
+    model = dp.PrivateLinearRegression(epsilon=2.0, **given).fit(frame, frame["age"])
+    found = {section.title: section for section in model_report([ReportedModel("m", model)])[1]}
+    assert "on 2 columns, from 2,000 records" in found["Question"].text
+    names = [row[0] for row in found["Declared data"].rows[1:]]
+    assert names == ["age", "place=a (baseline, without a coefficient)", "place=b", "place=c"]
+
+
 def test_a_report_has_question_table_declaration_guarantee_and_provenance(folder):
     summary, sections = report(folder, "wages", question="Do wages differ?")
     found = {section.title: section for section in sections}

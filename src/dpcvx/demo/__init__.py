@@ -17,6 +17,7 @@ from rich.table import Table
 from dpcvx.arrays import Vector
 from dpcvx.errors import NotInstalled
 from dpcvx.estimators import PrivateLinearRegression, PrivateLogisticRegression
+from dpcvx.plans import Plan
 from dpcvx.report.html import Section, html_report
 from dpcvx.report.plots import Comparison, privacy_utility_plot
 
@@ -257,7 +258,8 @@ def _page(outcomes: Sequence[Outcome]) -> str:
     sections += [
         Section(
             f"The plan at epsilon = {first.model.epsilon:g}: {first.task.title}",
-            first.model.plan_.explain(),
+            "\n\n".join(first.model.plan_.paragraphs),
+            rows=_question_rows(first.model.plan_),
             verbatim=str(first.model.plan_),
         ),
         Section("Privacy statement", verbatim=str(first.model.privacy_statement_)),
@@ -270,6 +272,20 @@ def _page(outcomes: Sequence[Outcome]) -> str:
         "bounds come from common knowledge, never from the data."
     )
     return html_report("Private models of census data", summary, sections)
+
+
+def _question_rows(plan: Plan) -> list[tuple[str, ...]]:
+    """Table of the private questions of a plan."""
+    rows = [
+        (
+            stage.label,
+            f"{stage.n_calls:,}",
+            f"{stage.mechanism.sensitivity:.3g}",
+            f"{stage.mechanism.noise:.3g}",
+        )
+        for stage in plan.questions
+    ]
+    return [("question to the records", "times", "change by one person", "noise scale"), *rows]
 
 
 def _shown_share(outcome: Outcome) -> str:

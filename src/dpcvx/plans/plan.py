@@ -360,38 +360,45 @@ class Plan:
 
     def explain(self) -> str:
         """Say in words what will run, what it costs and what it is expected to give."""
-        loss, budget = self.problem.loss.name, self.budget
-        sentences = [
-            f"The fit minimises the {loss} loss over {_set(self.problem.domain)} ({self._shape}) "
-            f"from {self._size}.",
-            *self._choice(),
-        ]
+        sentences = []
         for stage in self.questions:
             often = "once" if stage.n_calls == 1 else f"{stage.n_calls:,} times"
             sentences.append(
                 f"It asks {stage.label} {often}. One person can change the exact answer by at most "
                 f"{stage.mechanism.sensitivity:.3g}; the noise has scale {stage.mechanism.noise:.3g}."
             )
-        sentences.append(
+        first, *rest = self.paragraphs
+        return " ".join([first, *sentences, *rest])
+
+    @property
+    def paragraphs(self) -> list[str]:
+        """The explanation in short paragraphs, without the questions."""
+        loss, budget = self.problem.loss.name, self.budget
+        problem = (
+            f"The fit minimises the {loss} loss over {_set(self.problem.domain)} ({self._shape}) "
+            f"from {self._size}."
+        )
+        guarantee = (
             f"All answers together are (epsilon = {budget.epsilon:g}, delta = {budget.delta:.3g})-"
             f"differentially private, where {self._neighbours}; the accountant certifies epsilon = "
             f"{self.price.epsilon:.6g}."
         )
-        sentences.append(
+        running_time = (
             f"Once the records are loaded this takes {self._time}, and less on more cores or with compressed "
             "records."
         )
+        found = [" ".join([problem, *self._choice()]), f"{guarantee} {running_time}"]
         if (chosen := self.chosen) is not None:
             larger = "stopping early" if chosen.optimisation > chosen.privacy else "the noise"
-            sentences.append(
+            found.append(
                 f"Of the predicted excess risk, {chosen.optimisation:.3g} comes from stopping early and "
                 f"{chosen.privacy:.3g} from the noise, so {larger} dominates. "
                 + (TYPICAL if chosen.basis == "typical" else WORST_CASE)
             )
-        sentences += [f"{note[0].upper()}{note[1:]}." for note in self.notes]
+        found += [f"{note[0].upper()}{note[1:]}." for note in self.notes]
         if self.advise is not None and (advice := self.advise(self)):
-            sentences.append(advice)
-        return " ".join(sentences)
+            found.append(advice)
+        return found
 
     @property
     def _facts(self) -> list[tuple[str, str]]:

@@ -134,10 +134,8 @@ def _question(models: Sequence[ReportedModel], question: str) -> str:
         how = "" if schema is None or schema.formula is None else f" Formula: {schema.formula}."
         size = _size(statement)
         prefix = f"{each.name}: " if len(models) > 1 else ""
-        shapes = getattr(each.model, "shapes_", None)
-        count = quantity(len(each.model.coef_names_), "feature")
-        if shapes is not None:
-            count = quantity(len(shapes), "column")
+        names = getattr(each.model, "feature_names_in_", None)
+        count = quantity(each.model.n_features_in_ if names is None else len(names), "column")
         parts.append(f"{prefix}{statement.model} of {target} on {count}, from {size}.{how}")
     return "\n\n".join(parts)
 
@@ -183,7 +181,10 @@ def _declaration(statement: Any, head: str) -> Section:
     low, high = bounds["bounds"]["low"], bounds["bounds"]["high"]
     rows = [("feature", "lowest", "highest")]
     listed = list(zip(names, low, high, strict=False))
-    rows += [(str(name), f"{a:g}", f"{b:g}") for name, a, b in listed[:MOST_ROWS]]
+    baselines = {f"{column}={level}" for column, level in bounds.get("baselines", {}).items()}
+    for name, a, b in listed[:MOST_ROWS]:
+        mark = " (baseline, without a coefficient)" if str(name) in baselines else ""
+        rows.append((f"{name}{mark}", f"{a:g}", f"{b:g}"))
     left = f" {len(listed) - MOST_ROWS} more are in the model file." if len(listed) > MOST_ROWS else ""
     origin = bounds.get("bounds_are", "declared, from public knowledge")
     mapped = ""
