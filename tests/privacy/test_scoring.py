@@ -189,7 +189,83 @@ def test_noise_has_the_declared_law_and_standard_errors_are_its_deviations(name,
         assert stats.kstest(column, shape(scale=scale).cdf).pvalue > 1e-4
     if name == "accuracy":
         values = [asked.metric.value(exact + draw, N) for draw in draws]
-        assert np.std(values) == pytest.approx(asked.standard_error(exact), rel=0.1)
+        assert np.std(values) == pytest.approx(asked.measured(exact).standard_error, rel=0.1)
+
+
+# -- intervals, and scores that noise hides
+
+
+def measured(metric, exact, n, epsilon, draws=400):
+    asked, rng = NoisyScore(metric, n, PureDP(epsilon)), SeededGenerator(5)
+    for _ in range(draws):
+        yield asked.measured(
+            exact + dpcvx.tuning.score.lattice_laplace(asked._scale, asked.n_draws, rng) / UNIT
+        )
+
+
+def r2_totals(n, mean, variance, explained):
+    """Totals of n rows whose target has this mean and variance in halves of the width of its bounds."""
+    return np.array([variance * (1 - explained) / 4, (variance + mean**2) / 2, mean / 4, 1 / 8]) * n
+
+
+@pytest.mark.parametrize(
+    ("n", "variance", "seen"), [(5_600, 0.0012, False), (5_600, 0.06, True), (300, 0.02, False)]
+)
+def test_intervals_of_r2_cover_also_where_noise_hides_the_variance_of_the_target(n, variance, seen):
+    """Medical expenses in wide bounds: R^2 of 0.01 came out as 1 with a standard error of 0.2."""
+    metric = metric_of(regressor()[0], "r2")
+    found = list(measured(metric, r2_totals(n, -0.95, variance, 0.014), n, 1.0))
+    assert np.mean([one.interval[0] <= 0.014 <= one.interval[1] for one in found]) > 0.93
+    assert max(one.value for one in found) <= 1
+    assert max(one.interval[1] for one in found) <= 1
+    shown = [one for one in found if not one.hidden]
+    assert len(shown) > 390 if seen else len(shown) < 10
+    assert all(one.standard_error > 1 for one in found if one.interval[0] == -math.inf)
+
+
+@pytest.mark.parametrize("error", ["squared", "root"])
+def test_errors_that_are_no_larger_than_their_noise_are_hidden(error):
+    name = {"squared": "neg_mean_squared_error", "root": "neg_root_mean_squared_error"}[error]
+    metric = metric_of(regressor()[0], name)
+    truth = -64 / 1000 if error == "squared" else -8 / math.sqrt(1000)
+    found = list(measured(metric, np.array([1.0, 125.0]), 1000, 1.0))
+    assert np.mean([one.interval[0] <= truth <= one.interval[1] for one in found]) > 0.93
+    assert np.mean([one.hidden for one in found]) > 0.97
+    assert not any(one.hidden for one in measured(metric, np.array([60.0, 125.0]), 1000, 1.0))
+
+
+def test_balanced_accuracy_of_many_classes_has_no_bias_by_clipping_and_covers():
+    """A model that always gives one of six classes: five shares are 0, and half of their noise is below."""
+    metric, exact = dpcvx.tuning.metrics.BalancedAccuracy(6), np.array([150.0, *[0] * 6, *[150] * 5])
+    found = list(measured(metric, exact, 900, 0.5))
+    assert np.mean([one.value for one in found]) == pytest.approx(1 / 6, abs=0.004)
+    assert np.mean([one.interval[0] <= 1 / 6 <= one.interval[1] for one in found]) > 0.93
+    rare = np.array([900.0, 10.0, 90.0, 10.0])  # nobody can say how the second class is predicted
+    found = list(measured(dpcvx.tuning.metrics.BalancedAccuracy(2), rare, 1010, 0.3))
+    assert np.mean([one.hidden for one in found]) > 0.9
+
+
+def test_an_area_is_hidden_if_a_class_is_too_small_for_its_noise():
+    metric = metric_of(two_classes()[0], "roc_auc", n_classes=2)
+    bins = np.exp(-((np.arange(40) - 20) ** 2) / 50)
+    for rows, hidden in ((20, 1.0), (400, 0.0)):
+        exact = np.concatenate([5000 * bins / bins.sum(), rows * np.roll(bins, 5) / bins.sum()])
+        found = list(measured(metric, exact, 5000 + rows, 1.0))
+        truth = metric.value(exact, 5000 + rows)
+        assert np.mean([one.interval[0] <= truth <= one.interval[1] for one in found]) > 0.92
+        assert np.mean([one.hidden for one in found]) == pytest.approx(hidden, abs=0.05)
+
+
+def test_a_hidden_score_shows_no_value_and_another_one_its_interval():
+    model, y = regressor()
+    hidden = private_score(model, X, y, epsilon=1.0, random_state=1)
+    assert str(hidden).startswith("r2: hidden by noise (95 % interval ")
+    assert "The noise hides the score." in str(hidden)
+    found = private_score(model, X, y, epsilon=1e4, random_state=1)
+    assert str(found).startswith(f"r2 = {found.value:.6g} (noise: standard error ")
+    assert "95 % interval" in str(found)
+    assert found.interval[0] <= found.value <= found.interval[1]
+    assert "\n" not in str(found)
 
 
 def lower_epsilon(hits, false_hits, runs):

@@ -179,12 +179,37 @@ def test_nothing_but_the_best_run_is_published():
         "best_params_",
         "best_score_",
         "best_score_error_",
+        "best_score_interval_",
         "privacy_statement_",
     }
     single = vars(logistic(epsilon=1.0).fit(X, Y)).keys()
     assert vars(search.best_estimator_).keys() == single
     assert search.best_estimator_.privacy_statement_ is search.privacy_statement_
     assert search.best_estimator_.ledger is None
+
+
+def test_the_best_score_of_a_search_is_hidden_where_noise_hides_it():
+    """A best R^2 of 1 was released with a standard error of 0.6."""
+    regression = dpcvx.PrivateLinearRegression(epsilon=4.0, bounds=(-1, 1), y_bounds=(-50, 50))
+    with pytest.warns(dpcvx.UselessModelWarning, match="noise hides the score of the chosen setting"):
+        tuned = private_tune(regression, {"l2": [0.0, 0.1]}, X, X[:, 0], random_state=3)
+    assert math.isnan(tuned.score)
+    assert "hidden by noise" in str(tuned)
+    assert tuned.interval[1] - tuned.interval[0] > 1
+
+
+def test_the_interval_of_the_best_score_is_wider_with_more_trials():
+    """The best of many noisy scores is too good, so each of them must be covered more often."""
+    settings = {"epsilon": 20.0, "random_state": 3}
+    few, many = (
+        private_tune(logistic(), {"radius": [3.0]}, X, Y, n_trials=trials, **settings) for trials in (1.01, 9)
+    )
+
+    def halves(tuned):
+        return (tuned.interval[1] - tuned.interval[0]) / 2 / tuned.standard_error
+
+    assert halves(few) == pytest.approx(1.96, abs=0.02)
+    assert halves(many) == pytest.approx(2.77, abs=0.02)
 
 
 def test_number_and_order_of_trials_do_not_leak_through_the_chosen_one(monkeypatch):

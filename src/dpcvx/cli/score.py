@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -79,7 +80,13 @@ def score(
         found = private_score(estimator, X, y, scoring=scoring, **settings)
         text = str(found)
     if as_json:
-        content = {"metric": found.name, "value": found.value, "standard_error": found.standard_error}
+        content = {
+            "metric": found.name,
+            "value": found.value,
+            "standard_error": _finite(found.standard_error),
+            "interval": [_finite(end) for end in found.interval],
+            "hidden": found.hidden,
+        }
         if scoring == "roc_auc" and curves.link == "logit":
             content["neg_log_loss"] = curves.log_loss().value
             content["calibration"] = [group._asdict() for group in curves.calibration()]
@@ -99,3 +106,8 @@ def _announce_share(payer: Any, name: str, epsilon: float) -> None:
         used = f"{share:.1%} of account {name}, of which {account.used:.1%} is used so far"
         reason = " At the same epsilon it costs more than a fit, because its delta is 0."
         typer.echo(f"dpcvx: This score uses {used}.{reason if account.budget.delta else ''}", err=True)
+
+
+def _finite(value: float) -> float | None:
+    """Return a number as JSON has it: None for one that is infinite."""
+    return value if math.isfinite(value) else None

@@ -13,6 +13,7 @@ from dpcvx.arrays import Vector
 from dpcvx.errors import WrongType
 from dpcvx.plans.statement import PrivacyStatement
 from dpcvx.tuning.metrics import metric_of, score_edges
+from dpcvx.tuning.ratios import CHANCE, Ratio, laplace_width
 from dpcvx.tuning.score import Score, ScorePayment, release_totals
 from dpcvx.words import align_columns
 
@@ -88,11 +89,24 @@ class ScoreCurves:
         self._need_probabilities()
         middles = self._middles()
         losses = np.stack([np.logaddexp(0, middles), np.logaddexp(0, -middles)])
-        rows = max(float(self.counts.sum()), 1.0)
-        mean = float((self.counts * losses).sum()) / rows
-        # The count of rows is noisy too: a count moves the mean by (its loss - mean) / rows.
-        deviation = self.noise * float(np.linalg.norm(losses - mean)) / rows
-        return Score("neg_log_loss", -max(mean, 0.0), deviation, self.statement)
+        total, rows, variance = float((self.counts * losses).sum()), float(self.counts.sum()), self.noise**2
+        # The number of rows is noisy too, by the noise on the same counts.
+        ratio = Ratio(
+            total,
+            rows,
+            (variance * float((losses**2).sum()), variance * losses.size),
+            variance * float(losses.sum()),
+        )
+        width = laplace_width(CHANCE)
+        low, high = ratio.interval(width)
+        return Score(
+            "neg_log_loss",
+            -max(total / max(rows, 1.0), 0.0),
+            (high - low) / (2 * width),
+            self.statement,
+            (-high, min(-low, 0.0)),
+            high - low >= math.log(2),
+        )
 
     def calibration(self) -> list[CalibrationGroup]:
         """Return predicted and observed shares of the second class in groups of neighbouring bins.
@@ -193,7 +207,7 @@ def private_curves(
         ScorePayment(epsilon, ledger, account, random_state),
     )
     question, totals = released.question, released.totals
-    area = Score(name, question.value(totals), question.standard_error(totals), released.statement)
+    area = question.measured(totals).of(name, released.statement)
     return ScoreCurves(
         score_edges(released.model),
         totals.reshape(2, -1),

@@ -12,11 +12,12 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from dpcvx.arrays import IntVector, Vector
-from dpcvx.data.canonical import read_numbers
 from dpcvx.data.cells import native_array
 from dpcvx.data.target import Labels
 from dpcvx.errors import WrongType, WrongValue
-from dpcvx.losses import DevianceLoss
+from dpcvx.tuning.ratios import SEEN, UNKNOWN, Interval, Ratio, TotalNoise
+from dpcvx.tuning.regression_metrics import D2, R2, MeanError
+from dpcvx.tuning.totals import UNIT, add_up, count_cells
 from dpcvx.words import show
 
 __all__ = [
@@ -30,15 +31,10 @@ __all__ = [
     "scorings",
 ]
 
-UNIT = 2**20  # lattice steps of the largest contribution of a row to a total
 # Predicted probabilities below 1/100 count as 1/100.
 LARGEST_LOG_LOSS = math.log(100.0)
-# A regressor's totals are sums over the rows that have a target; a share of the count of these rows keeps the
-# price low (PRIVACY_MATH §17).
-COUNT_SHARE = 1 / 8
 BINS = 40  # of scores, for the area under the ROC curve and for calibration
-LEAST_MEAN = 1e-6  # of a target >= 0, over its upper bound
-LEAST_VARIANCE = 1e-6  # of a target, in squares of half the width of its bounds
+CHANCE_SHARE = 0.5  # an interval of a share or an area of this length says nothing
 
 
 class Metric(Protocol):
@@ -75,21 +71,13 @@ class Metric(Protocol):
         """Return the metric of n rows with these totals, in units of the largest contribution of a row."""
         ...
 
+    def interval(self, totals: Vector, n: int, noise: TotalNoise) -> Interval:
+        """Return an interval of the metric without noise, not clipped; infinite where noise hides it."""
+        ...
 
-def _steps(shares: Vector, weights: IntVector | None) -> IntVector:
-    """Sum of contributions between -1 and 1, in lattice steps; NaN counts as 1."""
-    clipped = np.clip(np.where(np.isnan(shares), 1.0, shares), -1.0, 1.0)
-    steps: IntVector = np.rint(UNIT * clipped).astype(np.int64)
-    sums: IntVector = steps.sum(axis=0) if weights is None else weights @ steps
-    return sums
-
-
-def _counts(cells: IntVector, labels: IntVector, size: int, weights: IntVector | None) -> IntVector:
-    """Weight of the rows with a declared label in each cell, in lattice steps."""
-    known = labels >= 0
-    counts: IntVector = np.zeros(size, dtype=np.int64)
-    np.add.at(counts, cells[known], 1 if weights is None else weights[known])
-    return UNIT * counts
+    def hides(self, interval: Interval) -> bool:
+        """Whether an interval is so long that it says next to nothing about a model."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -103,11 +91,19 @@ class Accuracy:
 
     def totals(self, model: Any, X: Any, y: Any, weights: IntVector | None = None) -> IntVector:
         """Return the number of rows that are right."""
-        return _steps((_predicted(model, X) == _labels(model, y))[:, None].astype(np.float64), weights)
+        return add_up((_predicted(model, X) == _labels(model, y))[:, None].astype(np.float64), weights)
 
     def value(self, totals: Vector, n: int) -> float:
         """Return the share."""
         return float(totals[0] / n)
+
+    def interval(self, totals: Vector, n: int, noise: TotalNoise) -> Interval:
+        """Return the interval; the number of rows is public."""
+        return noise.around(self.value(totals, n), 1 / n)
+
+    def hides(self, interval: Interval) -> bool:
+        """Whether the interval is as long as from chance to 1."""
+        return interval[1] - interval[0] >= CHANCE_SHARE
 
 
 @dataclass(frozen=True)
@@ -132,12 +128,41 @@ class BalancedAccuracy:
         """Return the counts: right ones by class, then wrong ones; other labels are in no cell."""
         labels = _labels(model, y)
         cells = labels + self.classes * (_predicted(model, X) != labels)
-        return _counts(cells, labels, self.size, weights)
+        return count_cells(cells, labels, self.size, weights)
 
     def value(self, totals: Vector, n: int) -> float:
-        """Return the mean of the shares; noise may leave a class fewer rows than one."""
+        """Return the mean of the shares; noise may leave a class fewer rows than one.
+
+        The share of a class is clipped far beyond [0, 1] only: clipped to it, shares near 0 would be too
+        large on average, and so would the mean over many classes.
+        """
         right, wrong = totals[: self.classes], totals[self.classes :]
-        return float(np.clip(right / np.maximum(right + wrong, 1.0), 0.0, 1.0).mean())
+        return float(np.clip(right / np.maximum(right + wrong, 1.0), -1.0, 2.0).mean())
+
+    def interval(self, totals: Vector, n: int, noise: TotalNoise) -> Interval:
+        """Return the interval of the mean from those of the classes, by the sum of squared half-widths.
+
+        A class has Fieller's interval of its share. If noise hides the class, its share is anywhere in
+        [0, 1].
+        """
+        right, wrong = totals[: self.classes], totals[self.classes :]
+        variance = noise.deviation**2
+        middle, unseen, below, above = 0.0, 0, 0.0, 0.0
+        for good, bad in zip(right.tolist(), wrong.tolist(), strict=True):
+            ratio = Ratio(good, good + bad, (variance, 2 * variance), variance)
+            found = ratio.interval(noise.width)
+            if found == UNKNOWN:
+                unseen += 1
+                continue
+            share = good / (good + bad)
+            middle += share
+            below, above = below + (share - found[0]) ** 2, above + (found[1] - share) ** 2
+        low, high = middle - math.sqrt(below), middle + unseen + math.sqrt(above)
+        return low / self.classes, high / self.classes
+
+    def hides(self, interval: Interval) -> bool:
+        """Whether the interval is as long as from chance to 1."""
+        return interval[1] - interval[0] >= CHANCE_SHARE
 
 
 @dataclass(frozen=True)
@@ -167,150 +192,19 @@ class MeanLoss:
                 truth = labels[:, None] == np.arange(chances.shape[1])
                 losses = self.largest / 2 * ((np.exp(chances) - truth) ** 2).sum(axis=1)
             shares = np.maximum(np.where(labels < 0, self.largest, losses) / self.largest, 0.0)
-        return _steps(shares[:, None], weights)
+        return add_up(shares[:, None], weights)
 
     def value(self, totals: Vector, n: int) -> float:
         """Return minus the mean."""
         return -self.largest * float(totals[0]) / n
 
+    def interval(self, totals: Vector, n: int, noise: TotalNoise) -> Interval:
+        """Return the interval; the number of rows is public."""
+        return noise.around(self.value(totals, n), self.largest / n)
 
-@dataclass(frozen=True)
-class MeanError:
-    """Minus the mean error of a regressor over the rows that have a target.
-
-    Two totals: the errors, over their largest value, and an eighth of the number of rows with a target. A row
-    that gets or loses its target changes them by at most 1 and 1/8; two rows with one, the first by 1.
-    """
-
-    error: str  # {"squared", "root", "absolute"}; "root" is the root of the mean square
-    target: tuple[float, float]  # bounds of target and predictions, to which both are clipped
-
-    l1: ClassVar[int] = UNIT + int(COUNT_SHARE * UNIT)
-    l2: ClassVar[float] = math.hypot(1, COUNT_SHARE) * UNIT
-    size: ClassVar[int] = 2
-
-    @property
-    def largest(self) -> float:
-        """Largest error of a row: the width of the bounds, or its square."""
-        width = self.target[1] - self.target[0]
-        return width if self.error == "absolute" else width**2
-
-    @property
-    def range(self) -> tuple[float, float]:
-        """From minus the bound to 0."""
-        return -math.sqrt(self.largest) if self.error == "root" else -self.largest, 0.0
-
-    def totals(self, model: Any, X: Any, y: Any, weights: IntVector | None = None) -> IntVector:
-        """Return both sums."""
-        low, high = self.target
-        predicted, truth, present = _predictions(model, X, y, self.target)
-        errors = (abs(predicted - truth) / (high - low)) ** (1 if self.error == "absolute" else 2)
-        parts = np.column_stack([errors, np.full_like(errors, COUNT_SHARE)])
-        return _steps(present[:, None] * parts, weights)
-
-    def value(self, totals: Vector, n: int) -> float:
-        """Return minus the mean, or minus its root; noise may leave fewer targets than one."""
-        mean = self.largest * float(totals[0]) / max(float(totals[1]) / COUNT_SHARE, 1.0)
-        return -math.sqrt(max(mean, 0.0)) if self.error == "root" else -mean
-
-
-@dataclass(frozen=True)
-class R2:
-    """Share of the variance of a target that is explained, 1 - residual squares / squares about the mean.
-
-    Target and predictions are clipped to bounds, errors are not clipped further: the R^2 of a target within
-    its bounds. Four totals over the rows that have a target, u in [-1, 1] being its place between the bounds:
-    the squared error over the squared width, u^2/2, u/4 and 1/8. A row that gets or loses its target changes
-    them by at most 1, 1/2, 1/4 and 1/8. Two rows with targets u and v change the second and third by
-    |u - v| (|u + v|/2 + 1/4) <= 25/32 in all, as |u - v| + |u + v| <= 2: less than 7/8.
-    """
-
-    target: tuple[float, float]  # bounds of target and predictions, to which both are clipped
-
-    l1: ClassVar[int] = UNIT + UNIT // 2 + UNIT // 4 + UNIT // 8
-    l2: ClassVar[float] = math.hypot(1, 1 / 2, 1 / 4, 1 / 8) * UNIT
-    size: ClassVar[int] = 4
-    range: ClassVar[tuple[float, float]] = (-math.inf, 1.0)
-
-    def totals(self, model: Any, X: Any, y: Any, weights: IntVector | None = None) -> IntVector:
-        """Return the four sums."""
-        low, high = self.target
-        predicted, truth, present = _predictions(model, X, y, self.target)
-        place = 2 * ((truth - low) / (high - low)) - 1
-        parts = [
-            ((predicted - truth) / (high - low)) ** 2,
-            place**2 / 2,
-            place / 4,
-            np.full_like(place, 1 / 8),
-        ]
-        return _steps(present[:, None] * np.column_stack(parts), weights)
-
-    def value(self, totals: Vector, n: int) -> float:
-        """Return R^2; a variance that noise made too small counts as the least one."""
-        error, square, place, count = totals
-        present = max(8 * count, 1.0)
-        variance = max(2 * square / present - (4 * place / present) ** 2, LEAST_VARIANCE)
-        return float(1 - 4 * error / present / variance)
-
-
-@dataclass(frozen=True)
-class D2:
-    """Share of the deviance of counts, amounts or shares that is explained, beside the best constant rate.
-
-    D(y, m) is the deviance of a target y from its mean m, and m0 a constant of an eighth of the upper bound
-    of the target, in proportion to the exposures if the rows have any. Five totals over the rows that have a
-    target: D(y, m) over the largest deviance D(high, high/8), and half of it for m0; y/(4 high), m0/high
-    and 1/8, all clipped. A row that gets or loses its target changes them by at most 1, 1/2, 1/4,
-    1/8 and 1/8, and two rows with targets by no more. The best constant rate has the mean of the targets; its
-    deviance is that of m0 less n D(mean of y, mean of m0).
-    """
-
-    law: DevianceLoss
-    target: tuple[float, float]  # bounds of the target, to which it is clipped
-
-    l1: ClassVar[int] = 2 * UNIT
-    l2: ClassVar[float] = math.hypot(1, 1 / 2, 1 / 4, 1 / 8, 1 / 8) * UNIT
-    size: ClassVar[int] = 5
-    range: ClassVar[tuple[float, float]] = (-math.inf, 1.0)
-
-    @property
-    def largest(self) -> float:
-        """Largest deviance of a row."""
-        return self._deviance(self.target[1], self.target[1] / 8)
-
-    def totals(self, model: Any, X: Any, y: Any, weights: IntVector | None = None) -> IntVector:
-        """Return the five sums."""
-        high = self.target[1]
-        _, truth, present = _predictions(model, X, y, self.target)
-        with np.errstate(all="ignore"):
-            means, exposures = model.predict(X), np.broadcast_to(model.exposures(X), truth.shape)
-            present = present * np.isfinite(means * exposures)
-            largest = getattr(model, "max_exposure", None) or 1.0
-            base = high / 8 * np.clip(exposures / largest, 0.0, 1.0)
-            errors = (
-                np.nan_to_num(self.law.deviance(truth, np.maximum(mean, high * LEAST_MEAN)), nan=np.inf)
-                / self.largest
-                for mean in (means, base)
-            )
-            first, second = (np.clip(each, 0.0, 1.0) for each in errors)
-        parts = [first, second / 2, np.clip(truth / high, 0.0, 1.0) / 4, np.nan_to_num(base) / high]
-        return _steps(present[:, None] * np.column_stack([*parts, np.full_like(first, 1 / 8)]), weights)
-
-    def value(self, totals: Vector, n: int) -> float:
-        """Return D^2; a deviance that noise made too small counts as the least one."""
-        present = max(8 * float(totals[4]), 1.0)
-        errors, whole = (float(each) * self.largest / present for each in (totals[0], 2 * totals[1]))
-        high = self.target[1]
-        most = high * (1 - LEAST_MEAN)
-        mean, base = (
-            min(max(float(each) * high / present, high * LEAST_MEAN), most)
-            for each in (4 * totals[2], totals[3])
-        )
-        whole = max(whole - self._deviance(mean, base), LEAST_VARIANCE * self.largest)
-        return 1 - errors / whole
-
-    def _deviance(self, outcome: float, mean: float) -> float:
-        return float(self.law.deviance(np.array(outcome), np.array(mean)))
+    def hides(self, interval: Interval) -> bool:
+        """Whether the interval is longer than the loss of a model that gives two classes equal chances."""
+        return interval[1] - interval[0] >= (math.log(2) if self.loss == "log" else self.largest / 4)
 
 
 @dataclass(frozen=True)
@@ -340,13 +234,35 @@ class AreaUnderCurve:
         with np.errstate(all="ignore"):
             scores = model.decision_function(X)
         places = np.searchsorted(score_edges(model, self.bins), np.where(np.isnan(scores), 0.0, scores))
-        return _counts(places + self.bins * labels, labels, self.size, weights)
+        return count_cells(places + self.bins * labels, labels, self.size, weights)
 
     def value(self, totals: Vector, n: int) -> float:
         """Return the area; noise may leave a class fewer rows than one."""
         below, above = totals.reshape(2, -1)
         ranks = np.cumsum(below) - below / 2
         return float(above @ ranks / (max(below.sum(), 1.0) * max(above.sum(), 1.0)))
+
+    def interval(self, totals: Vector, n: int, noise: TotalNoise) -> Interval:
+        """Return Fieller's interval of (pairs in order)/(pairs); both are linear in the counts of a class."""
+        below, above = totals.reshape(2, -1)
+        rows = float(below.sum()), float(above.sum())
+        if min(rows) < SEEN * noise.deviation * math.sqrt(self.bins):
+            return UNKNOWN
+        ranks = np.cumsum(below) - below / 2
+        slopes = np.concatenate([rows[1] - np.cumsum(above) + above / 2, ranks])
+        pairs = np.repeat([rows[1], rows[0]], self.bins)
+        variance = noise.deviation**2
+        ratio = Ratio(
+            float(above @ ranks),
+            rows[0] * rows[1],
+            (variance * float(slopes @ slopes), variance * float(pairs @ pairs)),
+            variance * float(slopes @ pairs),
+        )
+        return ratio.interval(noise.width)
+
+    def hides(self, interval: Interval) -> bool:
+        """Whether the interval is as long as from chance to 1."""
+        return interval[1] - interval[0] >= CHANCE_SHARE
 
 
 def score_edges(model: Any, bins: int = BINS) -> Vector:
@@ -470,22 +386,3 @@ def _predicted(model: Any, X: Any) -> IntVector:
     scores = model.decision_function(X)
     codes: IntVector = (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
     return codes
-
-
-def _predictions(model: Any, X: Any, y: Any, bounds: tuple[float, float]) -> tuple[Vector, Vector, Vector]:
-    """Predictions and targets within the bounds, and whether each target is a finite number.
-
-    A prediction that is not a number, and a missing target, count as the middle of the bounds.
-    """
-    low, high = bounds
-    with np.errstate(all="ignore"):
-        predicted = model.predict(X)
-    formula = getattr(getattr(model, "best_estimator_", model), "formula_", None)
-    raw = native_array(y).reshape(-1)
-    truth = read_numbers(raw) if formula is None else formula.row_map.target_numbers(raw)
-    present = np.isfinite(truth)
-    first, second = (
-        np.clip(np.where(known, part, low + (high - low) / 2), low, high)
-        for part, known in ((predicted, ~np.isnan(predicted)), (truth, present))
-    )
-    return first, second, present.astype(np.float64)

@@ -10,9 +10,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from dpcvx.accounting import REPLACE_ONE, Budget, Neighbours, PureComposition
 from dpcvx.arrays import IntVector, Vector
@@ -36,21 +34,23 @@ from dpcvx.plans import Price, Stage, charge
 from dpcvx.plans.statement import UNIT as UNIT_IS_ROW
 from dpcvx.plans.statement import PrivacyStatement
 from dpcvx.tuning.metrics import METRICS, UNIT, Metric, metric_of, scorings
+from dpcvx.tuning.ratios import CHANCE, Interval, TotalNoise, gaussian_width, laplace_width
 
 if TYPE_CHECKING:
     from dpcvx.ledger import Ledger
 
 __all__ = [
     "METRICS",
+    "Measured",
     "NoisyScore",
     "ReleasedTotals",
     "Score",
     "ScorePayment",
+    "interval_words",
     "private_score",
     "release_totals",
 ]
 
-TOO_NOISY = 0.5  # standard error of a score that says nothing
 LARGEST_LAPLACE = 2**50  # scale of the noise; a draw then leaves 62 bits with chance e^-4096, which is 0 here
 
 
@@ -152,13 +152,31 @@ class NoisyScore:
         low, high = self.metric.range
         return min(max(self.metric.value(totals, self.n), low), high)
 
-    def standard_error(self, totals: Vector) -> float:
-        """Return how far the noise moves the metric, by moving each total by a standard deviation."""
-        moves = self.deviation * np.eye(self.n_draws)
-        value = self.metric.value
-        return math.hypot(
-            *((value(totals + move, self.n) - value(totals - move, self.n)) / 2 for move in moves)
-        )
+    def measured(self, totals: Vector, chance: float = CHANCE) -> Measured:
+        """Return the metric of noisy totals with the interval that misses it with this chance, and more.
+
+        A standard error is half the length of the interval over that of one standard deviation, so it is
+        infinite if the noise hides the denominator of a ratio.
+        """
+        width = (laplace_width if isinstance(self.law, PureDP) else gaussian_width)(chance)
+        low, high = interval = self.metric.interval(totals, self.n, TotalNoise(self.deviation, width))
+        least, largest = self.metric.range
+        clipped = tuple(min(max(end, least), largest) for end in interval)
+        hidden = self.metric.hides(interval)
+        return Measured(self.value(totals), (high - low) / (2 * width), (clipped[0], clipped[1]), hidden)
+
+
+class Measured(NamedTuple):
+    """A noisy metric: see `Score`."""
+
+    value: float
+    standard_error: float
+    interval: Interval
+    hidden: bool
+
+    def of(self, name: str, statement: PrivacyStatement) -> Score:
+        """Return it with the metric's name and the statement of its release."""
+        return Score(name, self.value, self.standard_error, statement, self.interval, self.hidden)
 
 
 @dataclass(frozen=True)
@@ -172,15 +190,22 @@ class Score:
     value : float
     standard_error : float
         Of the noise alone: how much the value varies between draws of the noise. The
-        sampling error of the rows is not part of it.
+        sampling error of the rows is not part of it. Infinite if the metric is a ratio and the noise hides
+        its denominator.
     statement : PrivacyStatement
         Privacy statement: ``print`` it, or ``to_json()``.
+    interval : tuple of float
+        95 % interval of the metric without noise, on these rows.
+    hidden : bool
+        Whether the noise hides the score: the interval is too long to say something about the model.
     """
 
     name: str
     value: float
     standard_error: float
     statement: PrivacyStatement
+    interval: Interval
+    hidden: bool
 
     def __float__(self) -> float:
         return self.value
@@ -188,17 +213,31 @@ class Score:
     @property
     def caution(self) -> str:
         """Why the score says nothing; empty if it says something."""
-        if self.standard_error < TOO_NOISY:
+        if not self.hidden:
             return ""
         return (
-            "The noise hides the score. Too few rows have a target that varies within its bounds, for this "
-            "epsilon: the column may be another one than the model predicts, or coded in another way. Check "
-            "the target, or use a larger epsilon or more rows."
+            "The noise hides the score. There are too few rows for this epsilon, or too few with a target "
+            "that varies within its bounds, so the released value says nothing. Use a larger "
+            "epsilon, more rows or narrower bounds of the target, and check that it is the column that the "
+            "model predicts, coded in the same way."
         )
 
     def __str__(self) -> str:
-        text = f"{self.name} = {self.value:.6g} (noise: standard error {self.standard_error:.2g})"
-        return f"{text}\n{self.caution}" if self.caution else text
+        ends = interval_words(self.interval)
+        if self.hidden:
+            return f"{self.name}: hidden by noise (95 % interval {ends})\n{self.caution}"
+        return (
+            f"{self.name} = {self.value:.6g} (noise: standard error {self.standard_error:.2g}, "
+            f"95 % interval {ends})"
+        )
+
+
+def interval_words(interval: Interval) -> str:
+    """Return an interval as text: "0.1 to 0.4", "up to 1" or "of all values"."""
+    low, high = interval
+    if math.isinf(low):
+        return "of all values" if math.isinf(high) else f"up to {high:.3g}"
+    return f"{low:.3g} to {high:.3g}" if math.isfinite(high) else f"from {low:.3g}"
 
 
 def private_score(
@@ -260,7 +299,7 @@ def private_score(
         ScorePayment(epsilon, ledger, account, random_state),
     )
     question, totals = released.question, released.totals
-    return Score(released.name, question.value(totals), question.standard_error(totals), released.statement)
+    return question.measured(totals).of(released.name, released.statement)
 
 
 @dataclass(frozen=True)

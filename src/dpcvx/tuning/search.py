@@ -63,10 +63,12 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     best_params_ : dict
         Its setting.
     best_score_ : float
-        Its noisy score.
+        Its noisy score; NaN, with a warning, if the noise hides it.
     best_score_error_ : float
         Standard error of the noise on that score. The sampling error of the rows is not part of it, and the
         best of many noisy scores is more likely too good than too bad.
+    best_score_interval_ : tuple of float
+        95 % interval of that score without noise, wide enough for the choice of the best of many.
     privacy_statement_ : PrivacyStatement
         Statement of the whole search: ``print`` it, or ``to_json()``.
     """
@@ -102,6 +104,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     best_params_: dict[str, Any]
     best_score_: float
     best_score_error_: float
+    best_score_interval_: tuple[float, float]
     privacy_statement_: PrivacyStatement
 
     def fit(self, X: Any, y: Any = None, *, groups: Any = None, **metadata: Any) -> Self:
@@ -126,6 +129,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         tuned = private_tune(self.estimator, self.param_grid, X, y, groups=groups, **settings)
         self.best_estimator_, self.best_params_ = tuned.model, tuned.params
         self.best_score_, self.best_score_error_ = tuned.score, tuned.standard_error
+        self.best_score_interval_ = tuned.interval
         self.privacy_statement_ = tuned.statement
         return self
 

@@ -33,7 +33,7 @@ from dpcvx.accounting import (
     spendable,
     warn_of_delta,
 )
-from dpcvx.arrays import IntVector
+from dpcvx.arrays import IntVector, Vector
 from dpcvx.data.cells import open_typed
 from dpcvx.data.dataset import Dataset, InMemory, open_dataset
 from dpcvx.data.target import Labels
@@ -55,8 +55,9 @@ from dpcvx.plans.statement import PrivacyStatement
 from dpcvx.solvers.defaults import default
 from dpcvx.tuning.joined_pipeline import JoinedPipeline
 from dpcvx.tuning.metrics import metric_of
+from dpcvx.tuning.ratios import CHANCE, Interval
 from dpcvx.tuning.repetitions import LAW_FAILURE, LAWS, repetitions
-from dpcvx.tuning.score import NoisyScore
+from dpcvx.tuning.score import NoisyScore, interval_words
 from dpcvx.words import is_number, quantity, show
 
 __all__ = ["TuningResult", "private_tune"]
@@ -83,9 +84,12 @@ class TuningResult:
     params : dict
         Its setting.
     score : float
-        Its noisy score; of many noisy scores the best is more likely too good than too bad.
+        Its noisy score; of many noisy scores the best is more likely too good than too bad. NaN if the noise
+        hides it.
     standard_error : float
         Of the noise on the score alone, as in `private_score`.
+    interval : tuple of float
+        95 % interval of the score without noise, wide enough for the choice of the best of many.
     statement : PrivacyStatement
         The price of the whole search.
     """
@@ -94,7 +98,17 @@ class TuningResult:
     params: dict[str, Any]
     score: float
     standard_error: float
+    interval: Interval
     statement: PrivacyStatement
+
+    def __str__(self) -> str:
+        ends = interval_words(self.interval)
+        if math.isnan(self.score):
+            return f"score of {self.params}: hidden by noise (95 % interval {ends})"
+        return (
+            f"score of {self.params}: {self.score:.6g} (noise: standard error {self.standard_error:.2g}, "
+            f"95 % interval {ends})"
+        )
 
 
 @dataclass(frozen=True)
@@ -207,7 +221,9 @@ def private_tune(
 
     checked = release_check(check, dataset, columns, target, Answers(rng))
     train, test = _split(X, y, (n, n_test), rng, dataset.units)
-    place, model, value, error = _best(priced, repetitions(mean, LAWS[distribution], rng), train, test, rng)
+    place, model, _, totals = _best(priced, repetitions(mean, LAWS[distribution], rng), train, test, rng)
+    # The noise of any of K trials is so large with a probability of at most E[K] times that of one.
+    found = priced.score.measured(totals, CHANCE / mean)
     chosen = candidates[place]
     parts = (*priced.plans[place].price.parts, *priced.price.parts)
     own = model.privacy_statement_
@@ -242,9 +258,17 @@ def private_tune(
     model.check_ = checked
     if checked is not None and checked.warning:
         warnings.warn(checked.warning, UnrecognisedDataWarning, stacklevel=2)
-    low, high = metric.range
-    score = min(max(value, low), high)
-    return TuningResult(model, dict(chosen), score, error, model.privacy_statement_)
+    if found.hidden:
+        warnings.warn(
+            "The noise hides the score of the chosen setting, so the choice is little better than a random "
+            f"one. The score is between {found.interval[0]:.3g} and {found.interval[1]:.3g} with 95 % "
+            "confidence. Use more records, a larger epsilon, fewer trials or narrower bounds of the target.",
+            UselessModelWarning,
+            stacklevel=2,
+        )
+    score = math.nan if found.hidden else found.value
+    statement = model.privacy_statement_
+    return TuningResult(model, dict(chosen), score, found.standard_error, found.interval, statement)
 
 
 def _check_facts(checked: DataCheck | None, note: str) -> dict[str, str]:
@@ -438,13 +462,12 @@ def _best(
     train: tuple[Any, Any, Units | None],
     test: tuple[Any, Any, Units | None],
     rng: Generator,
-) -> tuple[int, Any, float, float]:
-    """The first of the runs with the largest noisy score: its setting's place, model, score and its error.
+) -> tuple[int, Any, float, Vector]:
+    """The first of the runs with the largest noisy score: its setting's place, model, score and totals.
 
-    The standard error follows from the noisy totals of that run. Nothing else leaves: not the number of runs,
-    the other settings, nor their scores.
+    Nothing else leaves: not the number of runs, the other settings, nor their scores.
     """
-    best: tuple[int, Any, float, float] | None = None
+    best: tuple[int, Any, float, Vector] | None = None
     score = priced.score
     for _ in range(count):
         place = exponential.select(np.zeros(len(priced.models)), rng)
@@ -460,7 +483,7 @@ def _best(
         totals = score(model, X, y, rng, weights)
         value = score.metric.value(totals, score.n)
         if best is None or value > best[2]:
-            best = place, model, value, score.standard_error(totals)
+            best = place, model, value, totals
     if best is None:
         raise RuntimeError("A search makes at least one run.")
     return best
