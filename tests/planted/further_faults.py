@@ -396,9 +396,9 @@ FURTHER: tuple[Fault, ...] = (
         ),
         (
             "a score outside of its range is published",
-            "tuning/tune.py",
-            "score = min(max(value, low), high)",
-            "score = value",
+            "tuning/score.py",
+            "return min(max(self.metric.value(totals, self.n), low), high)",
+            "return self.metric.value(totals, self.n)",
             "privacy/test_small_promises.py privacy/test_tuning.py interface/test_search.py",
         ),
     ),
