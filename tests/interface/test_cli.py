@@ -1083,6 +1083,15 @@ def test_plan_foretells_standard_errors_in_the_units_of_the_bounds_file(folder, 
         assert run(f"plan --n 20000 --model linear --epsilon 4 --features 2 {option}")[0] == 2
 
 
+def test_the_note_of_a_plan_and_its_forecast_have_the_same_facts(run):
+    logistic = "plan --n 10000 --model logistic --epsilon 1 --uncertainty 0.1 --features 4"
+    assert "say nothing" not in run(logistic)[1]
+    code, out, _ = run(f"{logistic} --class-share 0.003")
+    assert code == 0
+    assert "noise hides how records with the given facts vary" in " ".join(out.split())
+    assert "% of runs" in out
+
+
 @pytest.mark.parametrize(
     ("given", "says"),
     [

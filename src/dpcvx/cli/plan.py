@@ -138,11 +138,12 @@ def plan(
         raise WrongValue("--formula needs --bounds, the file that declares its columns, and no --target.")
     facts, columns = _read_declarations(model, given, features, bounds, target, classes, formula)
 
-    def again(n: int, epsilon: float) -> Plan:
-        planned: Plan = make_estimator(model, given | facts | {"epsilon": epsilon}).plan(n, columns)
+    def again(n: int, epsilon: float, known: dict[str, Any] | None = None) -> Plan:
+        estimator = make_estimator(model, given | facts | {"epsilon": epsilon})
+        planned: Plan = estimator.plan(n, columns, assumed=known)
         return planned
 
-    chosen = list_all(again(n, given["epsilon"]), density)
+    chosen = list_all(again(n, given["epsilon"], assumed), density)
     forecast = None
     if given.get("uncertainty"):
         forecast = make_estimator(model, given | facts).power(n, columns, **assumed)

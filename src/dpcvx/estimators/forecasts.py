@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from dpcvx.plans import Plan
 from dpcvx.words import is_number, show
 
 if TYPE_CHECKING:
+    from dpcvx.estimators.assumptions import Assumptions
     from dpcvx.estimators.power import PowerForecast
 
 __all__ = ["Forecasts"]
@@ -29,7 +31,14 @@ class Forecasts(Planning):
         """Declare a fit to n such records, from public facts."""
         raise NotImplementedError
 
-    def plan(self, n: int, features: int | Sequence[str], *, targets: int = 1) -> Plan:
+    def plan(
+        self,
+        n: int,
+        features: int | Sequence[str],
+        *,
+        targets: int = 1,
+        assumed: Mapping[str, Any] | None = None,
+    ) -> Plan:
         """Plan a fit without data: what would be asked, with how much noise, at what cost.
 
         Parameters
@@ -41,6 +50,9 @@ class Forecasts(Planning):
             names.
         targets : int
             Number of targets, for estimators that take several.
+        assumed : mapping, optional
+            Known facts of the records, by their keyword of `power`, such as ``{"share": 0.05}``. The note on
+            standard errors that noise will hide uses them. They change nothing else.
 
         Returns
         -------
@@ -48,10 +60,16 @@ class Forecasts(Planning):
             The plan that ``fit`` would make for such records; ``print`` it.
         """
         dataset = self._without_records(n, features, targets)
-        return self._with_notes(dataset, self._declare(dataset, n * dataset.neighbours.rows)).plan
+        made = self._declare(dataset, n * dataset.neighbours.rows)
+        return self._with_notes(dataset, made, assumed or {}).plan
 
-    def _with_notes(self, dataset: Dataset, made: FitDeclaration) -> FitDeclaration:
-        """Return a declared fit whose plan says if noise will probably hide its standard errors."""
+    def _with_notes(
+        self, dataset: Dataset, made: FitDeclaration, assumed: Mapping[str, Any] = MappingProxyType({})
+    ) -> FitDeclaration:
+        """Return a declared fit whose plan says if noise will probably hide its standard errors.
+
+        `assumed`: known facts of the records, as for `plan`.
+        """
         share = made.plan.solver.hessian_share
         if share is None:
             return made
@@ -63,7 +81,7 @@ class Forecasts(Planning):
             found: FitDeclaration = twin.set_params(epsilon=epsilon)._declare(dataset, n)
             return found
 
-        return with_hidden_note(self, made, again)
+        return with_hidden_note(self, made, again, self._assumptions(**assumed))
 
     def power(
         self,
@@ -118,7 +136,7 @@ class Forecasts(Planning):
             ``smallest_effect``, ``seen_with`` (records or epsilon at which noise hides nothing), and
             ``needed(width, name)``: the number of records, or the epsilon, for an interval of a wanted width.
         """
-        from dpcvx.estimators.power import Assumptions, forecast
+        from dpcvx.estimators.power import forecast
 
         if not self.uncertainty:
             raise Incompatible(
@@ -136,6 +154,25 @@ class Forecasts(Planning):
             made: FitDeclaration = twin._declare(dataset, records * dataset.neighbours.rows)
             return made
 
+        assumed = self._assumptions(
+            deviations, shares, correlation, target_deviation, target_mean, r2, share, mean_weight
+        )
+        return forecast(twin, declare, n, float(self.epsilon or 0), assumed, level=level, power=power)
+
+    def _assumptions(
+        self,
+        deviations: Mapping[Any, float] | None = None,
+        shares: Mapping[Any, Any] | None = None,
+        correlation: float | None = None,
+        target_deviation: float | None = None,
+        target_mean: float | None = None,
+        r2: float = 0.3,
+        share: float | None = None,
+        mean_weight: float | None = None,
+    ) -> Assumptions:
+        """Return the assumptions that the keywords of `power` stand for."""
+        from dpcvx.estimators.assumptions import Assumptions
+
         given: dict[str, Any] = {
             "correlation": correlation,
             "target": target_deviation,
@@ -149,8 +186,7 @@ class Forecasts(Planning):
                 raise WrongValue(f"mean_weight must be a positive number, got {show(mean_weight)}.")
             given["mean_weight"] = mean_weight / float(np.max(self.weight_bounds))
         known = {name: value for name, value in given.items() if value is not None}
-        assumed = Assumptions(deviations or {}, shares or {}, r2=r2, **known)
-        return forecast(twin, declare, n, float(self.epsilon or 0), assumed, level=level, power=power)
+        return Assumptions(deviations or {}, shares or {}, r2=r2, **known)
 
     def _without_records(self, n: int, features: int | Sequence[str], targets: int) -> InMemory:
         """Return a data set of one missing row, which has the columns of a plan's records."""

@@ -6,6 +6,7 @@ Both follow from simulations of the fit on records drawn from public assumptions
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -16,8 +17,15 @@ from sklearn.base import clone
 
 from dpcvx.estimators.assumptions import Assumptions
 from dpcvx.estimators.hypotheses import INTERCEPT
-from dpcvx.estimators.planning import SAY_NOTHING, FitDeclaration
-from dpcvx.estimators.power import RUNS, enough_to_see, hidden_shares, simulated_sample, ways_to_see
+from dpcvx.estimators.planning import MAY_HIDE, SAY_NOTHING, FitDeclaration
+from dpcvx.estimators.power import (
+    CAUTIOUS_RUNS,
+    RUNS,
+    enough_to_see,
+    hidden_shares,
+    simulated_sample,
+    ways_to_see,
+)
 from dpcvx.planning.candidates import PlanKey
 from dpcvx.plans import Plan
 from dpcvx.solvers.defaults import default
@@ -26,6 +34,7 @@ from dpcvx.solvers.one_step import hides_errors
 __all__ = ["plan_with_best_share", "with_hidden_note"]
 
 SHARES: tuple[float, ...] = default("estimators.hidden_errors.SHARES")
+RESCUE_COST: float = default("estimators.hidden_errors.RESCUE_COST")
 HIDDEN_ERRORS = (
     f"the {SAY_NOTHING}: noise hides the curvature of usual records in most "
     "directions. There are too few records, or epsilon is too small, for so many columns; this follows from "
@@ -39,11 +48,15 @@ USUAL, CAUTIOUS = Assumptions(), Assumptions(cautious=True)
 
 
 def with_hidden_note(
-    model: Any, made: FitDeclaration, again: Callable[[int, float], FitDeclaration]
+    model: Any,
+    made: FitDeclaration,
+    again: Callable[[int, float], FitDeclaration],
+    assumed: Assumptions = USUAL,
 ) -> FitDeclaration:
     """Return a declared fit whose plan says if noise will probably hide standard errors.
 
-    `model`: it is not changed; `again`: the fit for another number of records and epsilon. All is public.
+    `model`: it is not changed; `again`: the fit for another number of records and epsilon; `assumed`: known
+    facts of the records. All is public.
     """
     solver: Any = made.plan.solver
     if solver.hessian_share is None or getattr(solver, "basis", None) is not None:
@@ -51,17 +64,26 @@ def with_hidden_note(
     if made.columns.width > MOST_FEATURES:
         note = HIDDEN_ERRORS if hides_errors(made.plan) else ""
     else:
-        note = _note(_Question(model, made, again))
+        note = _note(_Question(model, made, again, assumed))
     if not note:
         return made
     return dataclasses.replace(made, plan=dataclasses.replace(made.plan, notes=(*made.plan.notes, note)))
 
 
 class _Question:
-    """Hash key of a simulation: the facts that it depends on, and how a fit is declared."""
+    """Hash key of a simulation: the facts that it depends on, and how a fit is declared.
 
-    def __init__(self, model: Any, made: FitDeclaration, declare: Callable[..., FitDeclaration]) -> None:
-        self.model, self.made, self.declare = model, made, declare
+    `assumed`: facts of the records that are known.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        made: FitDeclaration,
+        declare: Callable[..., FitDeclaration],
+        assumed: Assumptions = USUAL,
+    ) -> None:
+        self.model, self.made, self.declare, self.assumed = model, made, declare, assumed
         columns = made.columns
         facts = (
             type(model),
@@ -71,6 +93,7 @@ class _Question:
             tuple(None if each is None else each.values for each in columns.levels),
             model._several_rows,
             None if model.weight_bounds is None else tuple(np.ravel(model.weight_bounds).tolist()),
+            repr(assumed),
         )
         self.key = PlanKey(made.plan, facts)
 
@@ -91,10 +114,12 @@ class _Question:
         return isinstance(other, _Question) and self.key == other.key
 
 
-def _hidden(model: Any, made: FitDeclaration, assumed: Assumptions) -> NDArray[np.bool_]:
+def _hidden(
+    model: Any, made: FitDeclaration, assumed: Assumptions, runs: int = NOTE_RUNS
+) -> NDArray[np.bool_]:
     """Say of each coefficient whether noise hides it in most runs, the intercept last."""
-    runs = simulated_sample(model, made, assumed).run(model, made, NOTE_RUNS)
-    return hidden_shares(runs) > 0.5
+    found = simulated_sample(model, made, assumed).run(model, made, runs)
+    return hidden_shares(found) > 0.5
 
 
 @lru_cache(maxsize=256)
@@ -106,26 +131,27 @@ def _note(question: _Question) -> str:
 
 
 def _simulated_note(question: _Question) -> str:
-    twin, made = question.twin(), question.made
-    usual = _hidden(twin, made, USUAL)
+    twin, made, assumed = question.twin(), question.made, question.assumed
+    records = "usual records" if assumed == USUAL else "records with the given facts"
+    usual = _hidden(twin, made, assumed)
     if usual.any():
         n, epsilon = made.plan.n, made.plan.budget.epsilon
 
         def seen(records: int, larger: float) -> bool:
-            return not _hidden(twin, question.declare(records, larger), USUAL).any()
+            return not _hidden(twin, question.declare(records, larger), assumed).any()
 
         ways = ways_to_see(enough_to_see(seen, n, epsilon), weighted=twin.weight_bounds is not None)
         return (
-            f"{_count(usual)} {SAY_NOTHING}{_names(twin, usual)}: noise hides how usual records vary in some "
+            f"{_count(usual)} {SAY_NOTHING}{_names(twin, usual)}: noise hides how {records} vary in some "
             "directions. This follows from a simulation with the public numbers of this fit; power() shows "
             f"what it assumes. {ways} uncertainty=0 leaves the whole budget to the model"
         )
-    worse = _hidden(twin, made, CAUTIOUS)
+    worse = _hidden(twin, made, dataclasses.replace(assumed, cautious=True))
     if not worse.any():
         return ""
     return (
-        f"noise may hide {_count(worse)} standard errors{_names(twin, worse)}: it does in a simulation of "
-        "closely correlated columns with rare values, but not in one of usual records. power() shows both; "
+        f"{MAY_HIDE} {_count(worse)} standard errors{_names(twin, worse)}: it does in a simulation of "
+        f"closely correlated columns with rare values, but not in one of {records}. power() shows both; "
         "give it the standard deviations, shares and weights that you know. More records, a larger epsilon "
         "or fewer columns help"
     )
@@ -149,7 +175,7 @@ def plan_with_best_share(
     declared: Callable[[Plan, float], FitDeclaration],
     plan_fit: Callable[[Any], tuple[Plan, float]],
 ) -> tuple[Plan, float]:
-    """Return the plan whose share for uncertainty gives the smallest standard errors in a simulation.
+    """Return the plan whose share for uncertainty gives the smallest standard errors in simulations.
 
     `model`: it is not changed; `declared`: the fit with a plan and the value of the intercept's feature, both
     of which are returned; `plan_fit`: plans the fit of a model with another share. All is public.
@@ -167,9 +193,11 @@ def plan_with_best_share(
 
 @lru_cache(maxsize=64)
 def _best_share(question: _Question) -> float:
-    """Return the share with the smallest mean logarithm of the variances of usual records.
+    """Return the share with the smallest mean logarithm of the variances of usual records, or a larger one.
 
-    Runs in which noise hides a direction count as they are.
+    Runs in which noise hides a direction count as they are. The larger share is the least one with which
+    noise does not hide all coefficients of cautious records, if it hides them otherwise, and if standard
+    errors of usual records are at most `RESCUE_COST` times as large.
     """
 
     def error(share: float) -> float:
@@ -178,6 +206,13 @@ def _best_share(question: _Question) -> float:
         variances = [np.diag(each.covariance)[:-1] for each in runs]
         return float(np.log(np.mean(variances, axis=0)).mean())
 
-    best = min(SHARES, key=error)
+    def seen(share: float) -> bool:
+        return not _hidden(question.model, question.declare(share), CAUTIOUS, CAUTIOUS_RUNS).all()
+
+    errors = {share: error(share) for share in SHARES}
+    best = min(SHARES, key=lambda share: errors[share])
+    most = errors[best] + 2 * math.log(RESCUE_COST)  # of logarithms of variances
+    larger = (share for share in SHARES if share >= best and errors[share] <= most)
+    found = next(filter(seen, larger), best)
     question.forget()
-    return best
+    return found

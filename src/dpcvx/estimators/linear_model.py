@@ -42,7 +42,7 @@ from dpcvx.estimators.fit_facts import bounds_facts, public_facts, share_facts
 from dpcvx.estimators.forecasts import Forecasts
 from dpcvx.estimators.intervals import Intervals
 from dpcvx.estimators.opening import map_columns, open_fit_data, plain_columns
-from dpcvx.estimators.planning import AUTOMATIC, SAY_NOTHING, FitDeclaration
+from dpcvx.estimators.planning import AUTOMATIC, MAY_HIDE, SAY_NOTHING, FitDeclaration
 from dpcvx.estimators.private_bounds import (
     RELEASED,
     is_private,
@@ -250,7 +250,7 @@ class LinearModel(Forecasts, Intervals, BaseEstimator):  # type: ignore[misc]
         unbounded = dataset.table.sparse and made.stated.data_norm is None
         warn_if_useless(plan, again, rule, sparse=unbounded, stacklevel=3)
         for note in plan.notes:
-            if SAY_NOTHING in note:
+            if SAY_NOTHING in note or note.startswith(MAY_HIDE):
                 warnings.warn(f"{note[0].upper()}{note[1:]}.", UselessModelWarning, stacklevel=3)
 
     def _declare(self, dataset: Dataset, n: int) -> FitDeclaration:

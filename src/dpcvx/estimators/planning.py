@@ -62,7 +62,7 @@ from dpcvx.solvers.scaled_target import (
 )
 from dpcvx.solvers.standardised import INTERCEPT as STANDARDISED_INTERCEPT
 
-__all__ = ["AUTOMATIC", "SAY_NOTHING", "FitDeclaration", "Parameters", "Planning", "parameters"]
+__all__ = ["AUTOMATIC", "MAY_HIDE", "SAY_NOTHING", "FitDeclaration", "Parameters", "Planning", "parameters"]
 
 
 AUTOMATIC = "auto"
@@ -75,6 +75,7 @@ CLASS_ROWS: tuple[float, float] = default("estimators.planning.CLASS_ROWS")
 
 # in the note of a plan whose standard errors noise will hide
 SAY_NOTHING = "standard errors will probably say nothing"
+MAY_HIDE = "noise may hide"  # begins notes on standard errors that are hidden in less favourable records
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -6,7 +6,7 @@ section 16). Everything released is in ``model_``, the logistic model of the row
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -132,7 +132,9 @@ class RowModel(Parameters, BaseEstimator):  # type: ignore[misc]
                 self.model_ = model
         return self
 
-    def plan(self, n: int, features: int | Sequence[str]) -> Plan:
+    def plan(
+        self, n: int, features: int | Sequence[str], *, assumed: Mapping[str, Any] | None = None
+    ) -> Plan:
         """Plan a fit without data: what would be asked, with how much noise, at what cost.
 
         Parameters
@@ -141,12 +143,14 @@ class RowModel(Parameters, BaseEstimator):  # type: ignore[misc]
             Number of records; of persons where ``person`` is given.
         features : int or sequence of str
             Number of columns, or their names where ``bounds`` or ``categories`` use names.
+        assumed : mapping, optional
+            Known facts of the records, by their keyword of `power`, for the note on hidden standard errors.
 
         Returns
         -------
         Plan
         """
-        return self._of_persons(n).plan(n, self._features(features))
+        return self._of_persons(n).plan(n, self._features(features), assumed=assumed)
 
     def power(self, n: int, features: int | Sequence[str], **assumptions: Any) -> PowerForecast:
         """Predict standard errors and the smallest detectable effect, before anything is paid.

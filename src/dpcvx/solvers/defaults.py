@@ -508,6 +508,10 @@ _LISTED = (
             "shares of mu^2 for the Hessian that uncertainty='auto' chooses from: less than a tenth gains a "
             "few per cent at best, and noise may hide a direction", "benchmarks/precision.py",
             predicts=False),
+    Default("estimators.hidden_errors.RESCUE_COST", 1.25,
+            "uncertainty='auto' takes a larger share if noise hides all standard errors in cautious records "
+            "without it, and if those of usual records are at most this factor larger",
+            "benchmarks/error_shares.py", predicts=False),
     Default("estimators.private_bounds.SHARE", 0.15,
             "of mu^2 for private bounds; a selection of bounded range eta counts as mu = eta/2",
             "not measured: little beside the fit, enough for a quantile", predicts=False),
