@@ -11,8 +11,9 @@ __all__ = ["CHANCE", "SEEN", "UNKNOWN", "Interval", "Ratio", "TotalNoise", "gaus
 Interval = tuple[float, float]
 CHANCE = 0.05  # that an interval does not cover
 UNKNOWN: Interval = (-math.inf, math.inf)
-# A denominator must be this many standard deviations of its noise; otherwise noise hides the ratio.
-SEEN = 3.0
+# A denominator must be this many standard deviations of its noise; otherwise noise hides the ratio. One that
+# is 0 passes by chance in 0.2 % of the releases.
+SEEN = 4.0
 
 
 def laplace_width(chance: float) -> float:
