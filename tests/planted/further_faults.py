@@ -182,8 +182,8 @@ FURTHER: tuple[Fault, ...] = (
         (
             "the witness is not told of a charge",
             "ledger/accounts.py",
-            "            raise self._exceeded(cap, spending, event)\n        self.ledger._tell(head)\n",
-            "            raise self._exceeded(cap, spending, event)\n",
+            "            raise self._exceeded(cap, spending, event, budget)\n        self.ledger._tell(head)\n",
+            "            raise self._exceeded(cap, spending, event, budget)\n",
             "contracts/test_ledger_witness.py",
         ),
         (

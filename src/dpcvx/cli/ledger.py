@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -105,7 +106,7 @@ def history(
     _print(statement.to_dict(), as_json, "\n".join(lines))
 
 
-def _wrapped(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+def _wrapped(rows: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
     """Return rows whose last cell is wrapped to the width of the terminal, as further rows."""
     from shutil import get_terminal_size
     from textwrap import wrap

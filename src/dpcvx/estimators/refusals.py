@@ -108,8 +108,8 @@ def refuse_levels(kind: str, schema: TableSchema) -> None:
     name = "The target" if schema.target is None else repr(schema.target)
     ordered = " (or PrivateOrdinalClassifier, if the levels have an order)" if len(levels) > 2 else ""
     raise WrongValue(
-        f"{name} is declared with {quantity(len(levels), 'level')}, {_shown(levels)}, and {kind} predicts a "
-        f"number: use PrivateLogisticRegression{ordered}. If its cells are numbers, declare "
+        f"{name} is declared with {quantity(len(levels), 'level')}, {_list_levels(levels)}, and {kind} "
+        f"predicts a number: use PrivateLogisticRegression{ordered}. If its cells are numbers, declare "
         "y_bounds instead of the levels."
     )
 
@@ -154,7 +154,7 @@ def refuse_metadata(model: object, metadata: dict[str, Any]) -> None:
             raise WrongType(f"{name} does not take {keyword}: {REFUSED[keyword]}.")
 
 
-def _shown(levels: tuple[Any, ...]) -> str:
+def _list_levels(levels: tuple[Any, ...]) -> str:
     """Write declared levels, a few of many."""
     shown = ", ".join(map(show, levels[:LARGEST_SHOWN]))
     return shown + (", ..." if len(levels) > LARGEST_SHOWN else "")

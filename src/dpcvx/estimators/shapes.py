@@ -85,6 +85,7 @@ class Shapes(Mapping[str, Shape]):
             span = range(place, place + int(count))
             place += int(count)
             is_number = levels is None and str(label) not in flags
+            at: tuple[Any, ...]
             sides: tuple[str, ...] = ()
             if str(label) in flags:
                 at, cells = ANSWERS, _answers(rows, j, span)
