@@ -75,6 +75,7 @@ class TestRestoredCopy:
 
 
 @pytest.mark.parametrize(("cap", "fits"), [(1.3, True), (1.0, False)])
+@pytest.mark.filterwarnings("ignore:A delta of")  # of 1/n and more
 def test_a_selecting_solver_is_not_charged_as_a_gaussian_release(tmp_path, cap, fits):
     """A selection of the same zCDP as a Gaussian release is worse than it at (1, 0.15): delta is 0.160."""
     ledger = Ledger(tmp_path / "ledger.db")

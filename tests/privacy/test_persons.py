@@ -746,6 +746,7 @@ def test_weights_of_a_persons_rows_add_up_to_one_row():
 
 
 @pytest.mark.parametrize("max_rows", [None, 2])
+@pytest.mark.filterwarnings("ignore:A delta of")  # of 1/n and more
 def test_weights_of_persons_are_those_of_a_weighted_mean(max_rows):
     """Without noise to speak of: persons of weight 0 to 3, each with two rows, and one row of each person."""
     X, y, _ = people(1, n=2000)
@@ -789,6 +790,7 @@ def test_no_two_weighted_rows_are_further_apart_than_the_sensitivity(name):
 
 
 @pytest.mark.parametrize("standardize", [True, False])
+@pytest.mark.filterwarnings("ignore:A delta of")  # of 1/n and more
 def test_a_weighted_fit_is_one_of_rows_repeated_as_often(standardize):
     """Without noise to speak of: rows of weight 0 to 3, and the same rows 0 to 3 times."""
     X, y, _ = people(1, n=2000)

@@ -318,7 +318,7 @@ class TableSchema:
         """
         own = None if self.target is None else self.columns.get(self.target)
         for declared in (self.target_values, own):
-            if getattr(declared, "kind", None) not in (LevelColumn.kind, BooleanColumn.kind):
+            if declared is None or declared.kind not in (LevelColumn.kind, BooleanColumn.kind):
                 continue
             levels = tuple(declared.target(self.target or "target")["classes"])
             has_bounds = getattr(self.target_values, "kind", None) == NumberColumn.kind
