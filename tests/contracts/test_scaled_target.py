@@ -20,6 +20,7 @@ from dpcvx.solvers import (
     Standardised,
 )
 from dpcvx.solvers.scaled_target import (
+    LOOK_NOISE,
     RESIDUAL,
     TargetScale,
     enough_shown,
@@ -27,6 +28,7 @@ from dpcvx.solvers.scaled_target import (
     residual_deviations,
     target_stage,
 )
+from dpcvx.solvers.target_posterior import TargetAnswer, clipped_moments, target_posterior
 
 BOUNDS = dp.Bounds(1.0)
 
@@ -337,3 +339,100 @@ def test_the_tail_is_asked_for_earlier_where_there_are_standard_errors():
     plain = NoisyGradientDescent()
     assert enough_shown(plain) == 3
     assert enough_shown(with_uncertainty(plain, 0.2, dp.Squared())) == 2
+
+
+@pytest.mark.parametrize("n", [600, 1200])
+def test_few_records_in_wide_bounds_of_the_target_give_no_model_far_below_a_constant(n):
+    """R^2 was below -10: three questions leave the range at a quarter of bounds 40 deviations wide."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (n, 6))
+    y = 200 + 40 * X @ [1.0, -1, 1, 0, 0, 0] + 40 * rng.normal(size=n)
+    scores = []
+    for seed in range(6):
+        model = dp.PrivateLinearRegression(epsilon=0.1, bounds=(-1, 1), y_bounds=(0, 5000), random_state=seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", dp.UselessModelWarning)
+            model.fit(X, y)
+        scores.append(1 - np.mean((y - model.predict(X)) ** 2) / y.var())
+    assert isinstance(model.plan_.solver, ConstantModel if n == 600 else ScaledTarget)
+    assert np.median(scores) > -0.3
+    assert min(scores) > -2
+
+
+def test_noisy_answers_narrow_the_range_ten_times_and_more():
+    n, errors, ratios = 1500, [], []
+    stage = target_stage(n, dp.Budget(0.1, 1 / n**2))
+    assert stage.mechanism.noise > LOOK_NOISE
+    for seed in range(12):
+        y = np.clip(0.4 + 0.02 * np.random.default_rng(seed).normal(size=n), -1, 1)
+        scale = measure_target(stage, n, _TargetAlone(stage, y, seed), 1.0, centred=True)
+        errors.append((scale.center - y.mean()) / y.std())
+        ratios.append(scale.deviation / y.std())
+    assert np.sqrt(np.mean(np.square(errors))) < 0.5  # 2 to 4 with half of the range after each answer
+    assert np.median(ratios) < 1.5  # 6
+    free = measure_target(stage, n, _TargetAlone(stage, y, 0), 1.0, centred=False)
+    assert free.center == 0
+    assert 0.2 < free.deviation < 0.8  # the root mean square about 0
+
+
+def test_missing_targets_count_in_noisy_answers_once_noise_cannot_explain_them():
+    n = 1500
+    stage = target_stage(n, dp.Budget(0.1, 1 / n**2))
+    y = 0.2 * np.random.default_rng(0).normal(size=n)
+    absent = np.where(np.arange(n) < 0.6 * n, np.nan, y)
+    found = [
+        measure_target(stage, n, _TargetAlone(stage, each, 0), 1.0, centred=True) for each in (y, absent)
+    ]
+    assert found[0].present == n
+    assert found[1].present == pytest.approx(0.4 * n, abs=0.2 * n)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "n", "level", "said"),
+    [
+        (1.0, 4000, 5000.0, "upper end of"),
+        (0.1, 1500, 5000.0, "upper end of"),
+        (1.0, 4000, -9.0, "lower end of"),
+        (1.0, 4000, 300.0, "a wrong unit"),
+    ],
+)
+def test_targets_at_an_end_of_their_bounds_are_not_said_to_need_narrower_ones(epsilon, n, level, said):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (n, 2))
+    y = level + X @ [1e-4, -1e-4]
+    model = dp.PrivateLinearRegression(epsilon=epsilon, bounds=(-1, 1), y_bounds=(0, 1000), random_state=0)
+    with pytest.warns(dp.UselessModelWarning, match=said):
+        model.fit(X, y)
+
+
+def test_a_constant_whose_mean_is_noise_says_so():
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, (300, 2)), 500 + rng.normal(size=300)
+    settings = {"epsilon": 0.1, "bounds": (-1, 1), "random_state": 0}
+    with pytest.warns(dp.UselessModelWarning, match="predicted mean is itself noise"):
+        dp.PrivateLinearRegression(**settings, y_bounds=(0, 1000)).fit(X, y)
+    X, y = rng.uniform(-1, 1, (900, 2)), 500 + 200 * rng.normal(size=900)
+    with pytest.warns(dp.UselessModelWarning) as caught:
+        dp.PrivateLinearRegression(**settings, y_bounds=(0, 1000)).fit(X, y)
+    assert not any("itself noise" in str(each.message) for each in caught)
+
+
+def test_clipped_moments_are_those_of_clipped_normal_numbers():
+    z = np.random.default_rng(0).normal(size=400_000)
+    for m, s in ((0.0, 0.3), (0.7, 0.5), (-1.4, 0.2), (0.2, 3.0)):
+        clipped = np.clip(m + s * z, -1, 1)
+        assert clipped_moments(m, s) == pytest.approx((clipped.mean(), np.mean(clipped**2)), abs=0.01)
+
+
+@pytest.mark.parametrize("truth", [(0.0, 0.2), (-0.9, 0.02), (0.31, 0.005)])
+def test_answers_without_noise_have_a_posterior_at_the_truth(truth):
+    center, reach = 0.0, 1.0
+    answers = []
+    for _ in range(8):
+        mean, square = clipped_moments((truth[0] - center) / reach, truth[1] / reach)
+        answers.append(TargetAnswer(center, reach, float(mean), float(square)))
+        found = target_posterior(answers, 0.05, 1.0, centred=True)
+        center, reach = found.center, min(found.reach, 1.0)
+    assert found.center == pytest.approx(truth[0], abs=0.1 * truth[1])
+    assert found.deviation == pytest.approx(truth[1], rel=0.2)
+    assert found.center_error < truth[1]

@@ -22,6 +22,7 @@ from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers.defaults import default
 from dpcvx.solvers.label_share import measure_log_odds
 from dpcvx.solvers.query_adapters import PresentAsk, ShiftedAsk, check_questions, divide_by
+from dpcvx.solvers.target_posterior import TargetAnswer, TargetPosterior, log_likelihood, target_posterior
 from dpcvx.solvers.typical_data import Typical
 
 __all__ = [
@@ -53,8 +54,9 @@ __all__ = [
 
 SHARES: tuple[float, float] = default("solvers.scaled_target.SHARES")
 SHARE_SCALE: float = default("solvers.scaled_target.SHARE_SCALE")
-LOOKS: tuple[int, int] = default("solvers.scaled_target.LOOKS")
+LOOKS: int = default("solvers.scaled_target.LOOKS")
 LOOK_NOISE: float = default("solvers.scaled_target.LOOK_NOISE")
+SMALL_UNIT: float = default("solvers.scaled_target.SMALL_UNIT")
 NARROWING: float = default("solvers.scaled_target.NARROWING")
 RESIDUAL: tuple[float, float] = default("solvers.scaled_target.RESIDUAL")
 LONG_RESIDUAL: float = default("solvers.scaled_target.LONG_RESIDUAL")
@@ -75,7 +77,6 @@ CENTER: float = default("solvers.scaled_target.CENTER")
 SEEN: float = default("solvers.scaled_target.SEEN")
 AIM: float = default("solvers.scaled_target.AIM")
 AIMS: tuple[float, float] = default("solvers.scaled_target.AIMS")
-MISFIT: float = default("solvers.scaled_target.MISFIT")
 NOISY: float = default("solvers.scaled_target.NOISY")
 MOST_SHARE = 0.98  # largest distance of a start from the middle of shares that are mapped to [-1, 1]
 LEAST_MEAN = 0.05  # of a target >= 0, in its standard deviations: the noise on the mean can be larger
@@ -83,14 +84,28 @@ FEWEST_SEEN = 3  # answers before the question about the tail; enough of the las
 TAIL_NOISE: float = default("solvers.scaled_target.TAIL_NOISE")
 LONG_TAIL: float = default("solvers.scaled_target.LONG_TAIL")
 LOST_DEVIATION: float = default("solvers.scaled_target.LOST_DEVIATION")
+MOST_ERROR: float = default("solvers.scaled_target.MOST_ERROR")
+MOST_LOG_ERROR: float = default("solvers.scaled_target.MOST_LOG_ERROR")
 DOUBTFUL_TAIL: float = default("solvers.scaled_target.DOUBTFUL_TAIL")
 MOST_SEEN = 0.9  # clipped mean squares above it say only that the range is too narrow
 LOST_TARGET = (
     "The model may be worse than a constant: the released standard deviation of y is no larger than its "
-    "noise. The y_bounds are too wide for this number of records and this epsilon. Use narrower y_bounds or "
-    "a larger epsilon. The budget of this fit is spent."
+    "noise. The y_bounds are too wide for this number of records and this epsilon, or almost all targets lie "
+    "outside them (a wrong unit?), or y hardly varies. Check their unit, and use narrower y_bounds or a "
+    "larger epsilon. The budget of this fit is spent."
 )
-
+AT_AN_END = (
+    "The model may be worse than a constant: the released mean of y is within its noise of the {end} end of "
+    "y_bounds, and noise hides how much y varies. Almost all targets may be clipped to that end (a wrong "
+    "unit?), or the y_bounds are far too wide. Check their unit, and use narrower y_bounds or a larger "
+    "epsilon. The budget of this fit is spent."
+)
+NOISY_MEAN = (
+    "The predicted mean is itself noise, and R^2 may be far below 0: its error by noise is {error:.2g} times "
+    "the released standard deviation of y, which is uncertain too. The y_bounds are wide for this number of "
+    "records and this epsilon. Use narrower y_bounds, more records or a larger epsilon. The budget of this "
+    "fit is spent."
+)
 LOW_MEANS = (
     "The predicted means may be too low, and effects too small: the released standard deviation of y is much "
     "larger than its mean, and errors of more than a few means are clipped. Use more records or a larger "
@@ -109,6 +124,7 @@ class TargetScale:
     # mean square of targets clipped at one standard deviation, and the standard deviation of its noise added;
     # None if it was not asked for
     within: float | None = None
+    error: float = 0.0  # standard deviation of the noise on the centre, over the target's
 
     @property
     def long_tail(self) -> bool:
@@ -146,14 +162,14 @@ class TargetScale:
             if straight and tail:
                 smaller = min(smaller, residual / straight)
             unit = UNIT * self.deviation / smaller
-            return TargetUnits(self.center, unit, self.center, unit, tail=tail)
+            return TargetUnits(self.center, unit, self.center, unit, error=self.error, tail=tail)
         if loss.link == "logit":
             center = min(max(self.center, -MOST_SHARE), MOST_SHARE)
             start = math.log((1 + center) / (1 - center))
-            return TargetUnits(level=start, start=start)
+            return TargetUnits(level=start, start=start, error=self.error)
         mean = max(self.center, LEAST_MEAN * self.deviation)
         unit = max(LOG_UNIT * self.deviation, mean)
-        return TargetUnits(0.0, unit, math.log(mean), 1.0, math.log(mean / unit))
+        return TargetUnits(0.0, unit, math.log(mean), 1.0, math.log(mean / unit), self.error)
 
 
 @dataclass(frozen=True)
@@ -168,6 +184,7 @@ class TargetUnits:
     level: Any = 0.0
     factor: Any = 1.0
     start: float = 0.0
+    error: float = 0.0  # standard deviation of the noise on the centre, over the target's; largest of K
     # "long" if clipped residuals may bias a least-squares fit, "unknown" if nothing shows whether they do
     tail: str = ""
 
@@ -280,14 +297,8 @@ def target_stage(n: int, budget: Budget, outputs: int = 1) -> Stage:
     neighbours, mu = budget.neighbours, _mu(budget)
     scale = SHARE_SCALE * math.sqrt(outputs)
     share = min(max(scale * neighbours.rows / (n * mu), SHARES[0]), SHARES[1])
-    looks = outputs * _looks(n, budget, share / outputs)
+    looks = outputs * LOOKS
     return Stage(NoisyTarget(n, math.sqrt(looks / share) / mu, neighbours), looks)
-
-
-def _looks(n: int, budget: Budget, share: float) -> int:
-    """Return the number of questions about the target that a share of mu^2 can pay for."""
-    one = NoisyTarget(n, 1 / (_mu(budget) * math.sqrt(share)), budget.neighbours)
-    return min(max(math.floor((LOOK_NOISE / one.noise) ** 2), LOOKS[0]), LOOKS[1])
 
 
 def asks_about_tail(stage: Stage) -> bool:
@@ -322,11 +333,13 @@ def measure_target(
     0 otherwise; `shown`: how many of three are enough; `place`: of the target, where there are several.
     """
     mechanism: Any = stage.mechanism
+    if mechanism.noise > LOOK_NOISE:
+        return _search_target(stage, n, ask, limit, centred=centred, place=place)
     center, spread, reach = 0.0, (CENTER * limit) ** 2, limit
     deviation, hidden = limit, True
     seen: list[bool] = []
     shares: list[float] = []
-    answers: list[tuple[float, float, float, float]] = []
+    answers: list[TargetAnswer] = []
     present, within = n, None
     for left in reversed(range(stage.n_calls)):
         enough = len(seen) >= FEWEST_SEEN and sum(seen[-FEWEST_SEEN:]) >= shown
@@ -341,7 +354,7 @@ def measure_target(
         noise = n / present * mechanism.noise
         mean = min(max(mean, -1.0), 1.0) * centred
         variance = square - mean**2
-        answers.append((center, reach, mean, square))
+        answers.append(TargetAnswer(center, reach, mean, square))
         weight = spread / (spread + (reach * noise) ** 2)
         center = min(max(center + weight * reach * mean, -limit), limit)
         spread *= 1 - weight
@@ -360,7 +373,9 @@ def measure_target(
         deviation = _combine_answers(answers, noise, center, limit, centred=centred)
     # A target that may fill a large part of its bounds needs no warning, even if noise hides its spread.
     warns = lost and deviation < LOST_DEVIATION * limit
-    return TargetScale(center, deviation, present, LOST_TARGET if warns else None, within)
+    error = math.sqrt(spread)
+    caution = _lost_target(center, error, limit) if warns else None
+    return TargetScale(center, deviation, present, caution, within, error=error / deviation)
 
 
 def measure_units(
@@ -394,7 +409,9 @@ def measure_units(
     center, scale, level, factor = np.array(
         [(each.center, each.scale, each.level, each.factor) for each in units]
     ).T
-    return TargetUnits(center, scale, level, factor), present, next(filter(None, doubts), None)
+    largest = max(each.error for each in units)
+    whole = TargetUnits(center, scale, level, factor, error=largest)
+    return whole, present, next(filter(None, doubts), None)
 
 
 def enough_shown(solver: Solver) -> int:
@@ -406,42 +423,58 @@ def enough_shown(solver: Solver) -> int:
 
 
 def _combine_answers(
-    answers: list[tuple[float, float, float, float]],
-    noise: float,
-    center: float,
-    limit: float,
-    *,
-    centred: bool,
+    answers: list[TargetAnswer], noise: float, center: float, limit: float, *, centred: bool
 ) -> float:
     """Return the standard deviation of the target from all answers together.
 
-    It is the posterior mean on a grid, with a uniform prior of its logarithm, for a normal target. `answers`:
-    centre and reach of each question, mean and mean square; `noise`: standard deviation of the noise on
-    either. Targets are not normal: the model of a mean square is taken to be wrong by a fifth.
+    It is the posterior mean on a grid, with a uniform prior of its logarithm, for a normal target. `noise`:
+    standard deviation of the noise on either number of an answer.
     """
-    from scipy.special import ndtr
-
-    reach = answers[-1][1]
-    middle = (center + reach * np.linspace(-1.5, 1.5, 31) * centred)[:, None]
-    s = np.geomspace(min(each[1] for each in answers) / 30, limit, 120)
-    fit = np.zeros((31, 120))
-    for asked, width, mean, square in answers:
-        low, high = (asked - width - middle) / s, (asked + width - middle) / s
-        below, above = ndtr(low), ndtr(-high)
-        left, right = (np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi) for z in (low, high))
-        inside, shift, scale = 1 - below - above, (middle - asked) / width, s / width
-        first = shift * inside + scale * (left - right) - below + above
-        second = (
-            shift**2 * inside
-            + 2 * shift * scale * (left - right)
-            + scale**2 * (inside + low * left - high * right)
-            + below
-            + above
-        )
-        fit -= (mean - first) ** 2 / (noise**2 + (0.3 * MISFIT) ** 2) * centred
-        fit -= (square - second) ** 2 / (noise**2 + (MISFIT * np.maximum(second, 0.02)) ** 2)
-    weights = np.exp((fit - fit.max()) / 2)
+    middle = (center + answers[-1].reach * np.linspace(-1.5, 1.5, 31) * centred)[:, None]
+    s = np.geomspace(min(each.reach for each in answers) / 30, limit, 120)
+    fit = log_likelihood(answers, noise, middle, s, centred=centred)
+    weights = np.exp(fit - fit.max())
     return float((weights * s).sum() / weights.sum())
+
+
+def _search_target(
+    stage: Stage, n: int, ask: Asking, limit: float, *, centred: bool, place: int | None
+) -> TargetScale:
+    """Ask for centre and standard deviation of a target whose answers are noisy, by their posterior.
+
+    Each question has the centre of the posterior and the reach of what it leaves open (`TargetPosterior`):
+    a range that is ten times too wide takes about five questions. All targets count as present unless the
+    answers so far deny it. The other parameters are those of `measure_target`.
+    """
+    mechanism: Any = stage.mechanism
+    found = TargetPosterior(0.0, limit, limit, 1.0)
+    shares: list[float] = []
+    asked: list[tuple[float, float, float, float]] = []
+    reach, present = limit, n
+    for _ in range(stage.n_calls):
+        answer = ask.target(found.center, reach, place)
+        shares.append(float(answer[0]))
+        share, share_noise = float(np.mean(shares)), mechanism.share_noise / math.sqrt(len(shares))
+        present = n if share > 1 - 2 * share_noise else count_records(n, share, share_noise)
+        asked.append((found.center, reach, float(answer[1]), float(answer[2])))
+        answers = [
+            TargetAnswer(center, width, n / present * mean, n / present * square)
+            for center, width, mean, square in asked
+        ]
+        found = target_posterior(answers, n / present * mechanism.noise, limit, centred=centred)
+        reach = min(found.reach, limit)
+    error = found.center_error / found.deviation
+    at_end = abs(found.center) > limit - 2 * found.center_error
+    lost = error > MOST_ERROR or found.log_error > MOST_LOG_ERROR or at_end
+    caution = _lost_target(found.center, found.center_error, limit) if lost else None
+    return TargetScale(found.center, SMALL_UNIT * found.deviation, present, caution, error=error)
+
+
+def _lost_target(center: float, error: float, limit: float) -> str:
+    """Return the warning about a target whose spread noise hides, by its released centre."""
+    if abs(center) > limit - 2 * error:
+        return AT_AN_END.format(end="upper" if center > 0 else "lower")
+    return LOST_TARGET
 
 
 def count_records(n: int, share: float, deviation: float) -> int:
@@ -651,7 +684,7 @@ class ConstantModel(Solver):
             raise Incompatible("The mean of a target is measured with Gaussian noise, which needs delta > 0.")
         looks = problem.outputs
         if problem.loss.target != "labels":
-            looks *= _looks(n, budget, 1 / problem.outputs)
+            looks *= LOOKS
         multiplier = calibrate(lambda t: Repeat(Gaussian(t), looks), spendable(budget), accountant)
         stage = Stage(NoisyTarget(n, multiplier, budget.neighbours), looks)
         return Plan((stage,), problem, n, self, budget, accountant)
@@ -659,11 +692,15 @@ class ConstantModel(Solver):
     def run(self, plan: Plan, ask: Asking) -> Vector:
         """Measure the target."""
         loss, stage, theta = plan.problem.loss, plan.stages[0], np.zeros(plan.problem.shape)
+        caution = None  # but for the mean: that this is a constant, a warning said before the fit
         if loss.target == "labels":
             level = measure_log_odds(stage, ask)
         else:
-            level = measure_units(stage, plan, ask, RESIDUAL[1], centred=True)[0].level
-        ask.announce(None)  # without the caution: this is a constant, which a warning said before the fit
+            units = measure_units(stage, plan, ask, RESIDUAL[1], centred=True)[0]
+            level = units.level
+            if units.error > MOST_ERROR:
+                caution = NOISY_MEAN.format(error=units.error)
+        ask.announce(None, caution)
         theta[-1] = level / self.intercept
         return theta
 
