@@ -14,6 +14,7 @@ import dpcvx as dp
 from dpcvx.accounting import Tight
 from dpcvx.noise import SeededGenerator
 from dpcvx.solvers import NoisyGradientDescent, Standardised
+from dpcvx.solvers.standardised import doubtful_columns
 
 LARGE = dp.Budget(25.0, 1e-4)
 
@@ -54,6 +55,7 @@ def test_a_matrix_parameter_comes_back_too():
     assert np.mean(np.argmax(X @ theta[:2] + theta[2], axis=1) == y) > 0.9
 
 
+@pytest.mark.filterwarnings("ignore:The released standard deviation of x4")
 def test_features_of_different_scales_are_learnt_as_one():
     """The narrow feature carries the signal; without standardisation descent does not get there."""
     rng = np.random.default_rng(1)
@@ -244,6 +246,44 @@ def test_a_target_lost_in_noise_is_said_from_released_numbers(widest, lost):
         with pytest.raises(dp.UselessModelWarning) if lost else contextlib.nullcontext():
             again.fit(X, y)
     np.testing.assert_array_equal(again.coef_, model.coef_)
+
+
+def _houses(n=60_000):
+    rng = np.random.default_rng(0)
+    area, rooms = rng.uniform(800, 4000, n), rng.integers(1, 9, n)
+    X = np.column_stack([area, rooms, np.log(rng.uniform(20, 80, n)), rng.exponential(0.1, n)])
+    return X, 50 * area + 10_000 * rooms + 20_000 * rng.normal(size=n)
+
+
+@pytest.mark.parametrize("columns", ["right", "wrong"])
+def test_columns_in_a_wrong_unit_are_named_in_one_warning(columns):
+    """Areas are not thousands of square feet, and an age on a log scale is not in years."""
+    X, y = _houses()
+    low, high = [0, 0, 0, 0], [4500, 10, 5, 2] if columns == "right" else [6, 10, 110, 2]
+    declared = {"bounds": (low, high), "y_bounds": (0, 4e5), "maps": None}  # maps would find the ages
+    model = dp.PrivateLinearRegression(epsilon=1.0, **declared, random_state=1)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(X, y)
+    said = [str(each.message) for each in caught if each.category is dp.UnrecognisedDataWarning]
+    facts = model.privacy_statement_.bounds
+    if columns == "right":
+        assert said == []
+        assert "flat" not in facts
+        assert "at_end" not in facts
+        return
+    assert len(said) == 1
+    assert "mean of x0 is within its noise of the upper bound" in said[0]
+    assert "standard deviation of x2 is within its noise" in said[0]
+    assert (facts["at_end"], facts["flat"]) == (["x0"], ["x2"])
+    assert "unit" in str(model.privacy_statement_)
+
+
+def test_doubtful_columns_follow_from_released_moments():
+    means, squares = np.array([0.99, 0.99, -0.99, 0.0, 0.0, np.nan]), np.array([0, 0.2, 0, 0, 0.1, np.nan])
+    assert doubtful_columns(means, squares, 0.02, 0.002) == ((2, 3), (0,))
+    assert doubtful_columns(means, squares, 0.02, 0.02) == ((), (0,))  # noise hides many a useful column
+    assert doubtful_columns(means, squares, 2.0, 1.0) == ((), ())
 
 
 @pytest.mark.parametrize("level", [20.0, 370.0])

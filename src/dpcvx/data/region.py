@@ -52,6 +52,9 @@ class Region:
     # places of numbers whose released share of cells cannot be told from 0, and the noise on such a share
     empty: tuple[int, ...] = ()
     cell_noise: float = 0.0
+    # places of numbers that hardly vary within their bounds, and of those whose mean is at the upper end
+    flat: tuple[int, ...] = ()
+    at_end: tuple[int, ...] = ()
 
     def __call__(self, X: Vector) -> Vector:
         """Return rows clipped to the region, in their own units; or their features."""

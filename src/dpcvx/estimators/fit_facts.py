@@ -38,15 +38,23 @@ def public_facts(
 
 
 def share_facts(made: FitDeclaration, region: Region | None) -> dict[str, Any]:
-    """Return what released shares say about a fit without a check: levels and columns that may be empty.
+    """Return what released numbers say about columns: hardly varying ones, and levels that may be empty.
 
-    `region`: released, in scaled units; None for a fit that releases no shares.
+    Those that may be empty are named of a fit without a check, which counts them.
+
+    `region`: released, in scaled units; None for a fit that releases none.
     """
-    if made.check is not None or region is None or not made.intercept:
+    if region is None or not made.intercept:
         return {}
-    faint = faint_levels(made.columns, region)
-    found: dict[str, Any] = {"faint": faint, "share_noise": region.share_noise} if faint else {}
-    spans = zip(made.columns.labels(), made.columns.spans(), strict=True)
+    spans = list(zip(made.columns.labels(), made.columns.spans(), strict=True))
+    found: dict[str, Any] = {}
+    for name, places in (("at_end", region.at_end), ("flat", region.flat)):
+        if named := [label for label, span in spans if set(span).issubset(places)]:
+            found[name] = named
+    if made.check is not None:
+        return found
+    if faint := faint_levels(made.columns, region):
+        found |= {"faint": faint, "share_noise": region.share_noise}
     if empty := [label for label, span in spans if set(span).intersection(region.empty)]:
         found |= {"empty": empty, "cell_noise": region.cell_noise}
     return found

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dpcvx.ledger import Receipt
     from dpcvx.plans.price import Price
 
-__all__ = ["PrivacyStatement", "doubts_about_columns", "doubts_about_levels"]
+__all__ = ["PrivacyStatement", "doubts_about_columns", "doubts_about_levels", "doubts_about_units"]
 
 UNIT = "one row is one person"
 FROM_Y = "taken from y and declared public"
@@ -296,7 +296,7 @@ _NEEDED = {"question", "count", "event", "sensitivity", "noise"}
 _PARTS = {*_NEEDED, "answers"}
 _OF_PHASE = ("count", "noise", "noise_multiplier")
 _ABOUT_QUESTION = ("question", "count", "sensitivity", "noise", "answers")
-_SHARES = ("empty", "cell_noise", "faint", "share_noise")
+_SHARES = ("empty", "cell_noise", "faint", "share_noise", "flat", "at_end")
 FEW_LEVELS = 10  # named in a sentence
 
 
@@ -329,7 +329,7 @@ def _bound_rows(bounds: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Lines about bounds: names and values, and what released shares say, in words."""
     plain = {name: value for name, value in bounds.items() if name not in _SHARES}
     rows = [(name.replace("_", " "), _words(value)) for name, value in plain.items()]
-    found = [*doubts_about_columns(bounds), *doubts_about_levels(bounds)]
+    found = [*doubts_about_columns(bounds), *doubts_about_units(bounds), *doubts_about_levels(bounds)]
     return [*rows, *(("doubts", sentence) for sentence in found)]
 
 
@@ -342,6 +342,28 @@ def doubts_about_columns(bounds: Mapping[str, Any]) -> list[str]:
         f"are numbers is within twice its noise (standard deviation {bounds['cell_noise']:.2g}). See that "
         "these are the right columns, written as numbers."
     ]
+
+
+def doubts_about_units(bounds: Mapping[str, Any]) -> list[str]:
+    """Return a warning about columns of numbers whose bounds may be in another unit, or none."""
+    found = []
+    if at_end := bounds.get("at_end"):
+        found.append(
+            f"The released mean of {', '.join(at_end)} is within its noise of the upper bound: perhaps "
+            "nearly all cells are clipped there."
+        )
+    if flat := bounds.get("flat"):
+        found.append(
+            f"The released standard deviation of {', '.join(flat)} is within its noise, which is small: the "
+            "cells hardly vary within such bounds."
+        )
+    if not found:
+        return []
+    advice = (
+        "The model may make little use of these columns. See that their bounds are in the unit and on the "
+        "scale of the cells, and not far too wide."
+    )
+    return [" ".join([*found, advice])]
 
 
 def doubts_about_levels(bounds: Mapping[str, Any]) -> list[str]:

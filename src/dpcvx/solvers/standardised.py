@@ -34,7 +34,7 @@ from dpcvx.solvers.scaled_target import (
 )
 from dpcvx.solvers.shape_limits import limit_shapes
 
-__all__ = ["Standardised"]
+__all__ = ["Standardised", "doubtful_columns"]
 
 FEATURE_SHARE: float = default("solvers.standardised.FEATURE_SHARE")
 LENGTH_SHARE: float = default("solvers.standardised.LENGTH_SHARE")
@@ -49,6 +49,7 @@ COLUMN_STRETCH: float = default("solvers.standardised.COLUMN_STRETCH")
 COLUMN_CONSTANT: float = default("solvers.standardised.COLUMN_CONSTANT")
 LABEL_SHARE: float = default("solvers.standardised.LABEL_SHARE")
 RAREST = 0.98  # largest mean of labels -1 and 1 that pairs are selected at: one in a hundred is the other
+HIDDEN_NOISE: float = default("solvers.standardised.HIDDEN_NOISE")
 LOST_COLUMNS = (
     "The model may be no better than a constant: the released standard deviations of all columns of numbers "
     "are no larger than their noise. Their bounds are too wide for this number of records and this epsilon. "
@@ -504,7 +505,15 @@ class Standardised(ScaledFit):
         farthest = length if self.shrink == "row" else self.reach * math.sqrt(d)
         empty = self._empty(more * moments, more * means.deviations)
         cell_noise = float(more * means.deviations[-1]) if empty else 0.0
-        ask.announce(Region(m, s, self.reach, farthest, basis, share_noise, empty, cell_noise), caution)
+        region = Region(m, s, self.reach, farthest, basis, share_noise, empty, cell_noise)
+        if self.intercept:
+            of_means, of_squares = (more * each.deviations[:d] / known for each in (means, squares))
+            spread = np.where(numbers, measured / limits**2, np.nan)
+            flat, at_end = doubtful_columns(
+                shares / limits, spread, of_means / limits, of_squares / limits**2
+            )
+            region = replace(region, flat=flat, at_end=at_end)
+        ask.announce(region, caution)
 
         unit = math.sqrt(1 - INTERCEPT**2 * self.intercept) / length  # of a deviation, in the fit's rows
         offset = INTERCEPT * self.intercept
@@ -546,6 +555,25 @@ class Standardised(ScaledFit):
             solver = solver.with_squares(np.append(unit**2 * usual, [0.0] * self.intercept))
         start = start_at(units, INTERCEPT * self.intercept, inner.d)
         return self._run_fit(plan, ask, solver, present, back, units, start)
+
+
+def doubtful_columns(
+    means: Vector, squares: Vector, mean_noise: Any, square_noise: Any
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the columns that hardly vary, and those whose mean is at the upper end of their bounds.
+
+    A column hardly varies where its released mean square is less than twice the noise, which is small itself:
+    many a useful column is skewed, and is hidden by more noise. Its mean is at the upper end where it is
+    within one standard deviation of its noise, and the mean square within two. Means of skewed columns are at
+    the lower end, so that this says nothing.
+
+    `means`, `squares`: released, of cells in [-1, 1], the squares about the means; NaN for what is no column
+    of numbers; `mean_noise`, `square_noise`: their standard deviations.
+    """
+    hidden = squares < 2 * square_noise
+    at_end = hidden & (means > 1 - mean_noise) & (mean_noise < 1)
+    flat = hidden & ~at_end & (square_noise < HIDDEN_NOISE)
+    return tuple(np.flatnonzero(flat).tolist()), tuple(np.flatnonzero(at_end).tolist())
 
 
 def _has_two_labels(problem: Problem) -> bool:
