@@ -12,7 +12,7 @@ from scipy.sparse import random_array
 
 import dpcvx as dp
 from dpcvx.accounting import Tight, gaussian_mu
-from dpcvx.planning.outlook import doubt, most_left, predicted_risk, trivial_risk
+from dpcvx.planning.outlook import doubt, lost_share, most_left, predicted_risk, trivial_risk
 from dpcvx.planning.planner import plan
 from dpcvx.report.plots import prediction_plot
 from dpcvx.solvers import NoisyGradientDescent
@@ -40,6 +40,20 @@ def test_enough_is_enough_and_little_less_is_not():
         assert (doubt(made, again) is None) is promises
     assert f"{found.records:,} records at epsilon 1" in str(found)
     assert f"epsilon {found.epsilon:g} with 50 records" in str(found)
+
+
+def test_a_plan_of_few_records_expects_a_larger_loss_than_it_predicts():
+    """On the development list regressions lost three times the prediction; classifications did not."""
+
+    def said(kind, n, **more):
+        return lost_share(kind(epsilon=0.3, delta=1e-6, bounds=(0, 1), **more).plan(n, 4))
+
+    few, many = (said(dp.PrivateLinearRegression, n, y_bounds=(0, 1)) for n in (2000, 4000))
+    share = float(re.search(r"about ([\d.]+)% of what", few)[1])
+    assert f"Expect to lose about {3 * share:.0f}%" in few or "to lose all of it" in few
+    assert "optimistic" not in many
+    assert "is lost" in many
+    assert "optimistic" not in said(dp.PrivateLogisticRegression, 2000, classes=(0, 1))
 
 
 def test_without_a_way_to_plan_again_the_plans_own_solver_is_used():

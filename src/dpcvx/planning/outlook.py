@@ -24,6 +24,8 @@ MOST_LEFT: float = default("planning.outlook.MOST_LEFT")
 MOST_LEFT_OF_CLASSES: float = default("planning.outlook.MOST_LEFT_OF_CLASSES")
 MOST_RECORDS, MOST_EPSILON = 10**10, 100.0
 USUAL_CELLS: int = default("planning.outlook.USUAL_CELLS")
+FEW_RECORDS: float = default("planning.outlook.FEW_RECORDS")
+MEASURED_LOSS: float = default("planning.outlook.MEASURED_LOSS")
 SHORT_ROWS = (
     " The records are sparse and data_norm is None, so the noise is calibrated to the longest row that the "
     "bounds of all columns allow. Give data_norm, a public bound on the l2 norm of a row in your units."
@@ -192,10 +194,19 @@ def lost_share(plan: Plan) -> str:
     if rehearsed is None or trivial is None or not is_useful(plan):
         return ""
     share = sum(rehearsed) / trivial
-    return (
+    said = (
         f"The same answer for everybody has an excess risk of {trivial:.2g} there: about {share:.1%} of what "
         "the best model gains over it is lost."
     )
+    units = plan.n // plan.budget.neighbours.rows
+    if plan.problem.loss.affine and units * plan.budget.epsilon < FEW_RECORDS:
+        expected = MEASURED_LOSS * share
+        lost = f"to lose about {expected:.0%}" if expected < 1 else "to lose all of it, and perhaps more"
+        said += (
+            f" That is optimistic below {FEW_RECORDS:,.0f} records times epsilon: there, regressions on real "
+            f"tables lost about {MEASURED_LOSS:g} times as much. Expect {lost}."
+        )
+    return said
 
 
 def is_useful(plan: Plan) -> bool:

@@ -465,6 +465,13 @@ _LISTED = (
     Default("planning.outlook.MOST_LEFT_OF_CLASSES", 0.99,
             "the same for two classes with n mu of 30 and more: with 0.95, 21 of 33 warnings were of useful "
             "models", "benchmarks/usefulness.py", predicts=False),
+    Default("planning.outlook.FEW_RECORDS", 1000.0,
+            "records times epsilon below which a plan in words states a larger loss of a regression",
+            "benchmarks/small_kept.py", predicts=False),
+    Default("planning.outlook.MEASURED_LOSS", 3.0,
+            "times the predicted loss of the gain over a constant: the median ratio of ten cells of the "
+            "development list; from 1,000 on plans predict more than is lost", "benchmarks/small_kept.py",
+            predicts=False),
     Default("planning.outlook.USUAL_CELLS", 100,
             "stored cells of a compressed row; a short text has about as many different words",
             "not measured: texts of a hundred words", predicts=False),
