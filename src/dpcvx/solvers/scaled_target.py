@@ -329,6 +329,9 @@ def measure_target(
     last three showed the spread, the last question is one of targets clipped at one standard deviation: their
     mean square is 0.52 for a normal law, and small if the tail is long.
 
+    Where the noise on an answer is larger than 0.17 of its range, this would narrow the range too slowly:
+    then a posterior of all answers gives centre and reach instead (`_search_target`).
+
     `stage`: of `target_stage`; `limit`: largest absolute target; `centred`: whether the centre is free; it is
     0 otherwise; `shown`: how many of three are enough; `place`: of the target, where there are several.
     """
