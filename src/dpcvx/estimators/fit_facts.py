@@ -38,7 +38,7 @@ def public_facts(
 
 
 def share_facts(made: FitDeclaration, region: Region | None) -> dict[str, Any]:
-    """Return what released numbers say about columns: hardly varying ones, and levels that may be empty.
+    """Return doubtful columns and levels, by released numbers.
 
     Those that may be empty are named of a fit without a check, which counts them.
 

@@ -509,6 +509,7 @@ class Standardised(ScaledFit):
         if self.intercept:
             of_means, of_squares = (more * each.deviations[:d] / known for each in (means, squares))
             spread = np.where(numbers, measured / limits**2, np.nan)
+            spread[list(empty)] = np.nan
             flat, at_end = doubtful_columns(
                 shares / limits, spread, of_means / limits, of_squares / limits**2
             )

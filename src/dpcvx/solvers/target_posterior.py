@@ -34,7 +34,7 @@ class TargetAnswer:
 
 @dataclass(frozen=True)
 class TargetPosterior:
-    """What answers say of a target: posterior means and standard deviations, given its bounds.
+    """Posterior means and standard deviations of a target's centre and of the logarithm of its deviation.
 
     `deviation` is the exponential of the posterior mean of log s, which large implausible s hardly move.
     """
