@@ -40,7 +40,7 @@ def public_facts(
 def share_facts(made: FitDeclaration, region: Region | None) -> dict[str, Any]:
     """Return doubtful columns and levels, by released numbers.
 
-    Those that may be empty are named of a fit without a check, which counts them.
+    Levels and columns that may be empty are named if the fit has no check, which counts them.
 
     `region`: released, in scaled units; None for a fit that releases none.
     """
