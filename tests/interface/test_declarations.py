@@ -104,6 +104,7 @@ def test_declarations_are_parameters_of_estimators():
         PrivateLinearRegression(epsilon=9.0, bounds="private", y_bounds="private"),
     ],
 )
+@pytest.mark.filterwarnings("ignore:The released")  # the records are not made for these bounds
 def test_an_estimator_plans_without_data_as_it_plans_with_them(model):
     n = 3000
     rows = np.zeros((n, 2))
