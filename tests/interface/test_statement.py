@@ -183,6 +183,7 @@ def test_a_delta_that_is_not_below_one_in_n_is_said_before_a_charge_and_in_the_s
 
 
 @pytest.mark.filterwarnings("ignore::dpcvx.UselessModelWarning")
+@pytest.mark.filterwarnings("ignore::dpcvx.UnrecognisedDataWarning", "ignore::dpcvx.UselessModelWarning")
 def test_a_large_delta_is_said_of_persons_searches_and_preprocessors():
     ids = np.arange(200) // 2
     facts = {"epsilon": 1.0, "delta": 0.02, "bounds": (0, 10), "y_bounds": (-10, 10)}
