@@ -346,16 +346,18 @@ def reading_note(
     unmeasured: Sequence[str] = (),
     hidden: Sequence[str] = (),
     missing: float = 0.0,
+    bins_measured: bool = False,
 ) -> str:
     """Return how attributes and units enter an answer, or "" if there is nothing to say.
 
     `own_fit`: whether the answer has a distribution of its own attributes, in place of one histogram;
     `unmeasured`: interactions of which no table with the target was measured; `hidden`: levels of features
     whose noisy number of people is not above the noise; `missing`: noisy share of people without the target,
-    or 0 if intervals hold anyway.
+    or 0 if intervals hold anyway; `bins_measured`: whether the means of bins without declared values were
+    released.
     """
     notes = [
-        _coding_note(query, schema),
+        _coding_note(query, schema, bins_measured),
         HIDDEN.format(", ".join(hidden)) if hidden else "",
         SELECTED.format(missing, query.target) if isinstance(query, Regression) and missing else "",
         UNMEASURED.format(", ".join(unmeasured)) if unmeasured else "",
@@ -365,7 +367,7 @@ def reading_note(
     return "; ".join(note for note in notes if note)
 
 
-def _coding_note(query: Query, schema: Schema) -> str:
+def _coding_note(query: Query, schema: Schema, bins_measured: bool) -> str:
     if isinstance(query, Regression):
         target = schema[query.target]
         left_out = [f"people without {target.name} are left out"] if target.size > target.known else []
@@ -387,9 +389,20 @@ def _coding_note(query: Query, schema: Schema) -> str:
         attribute = schema[query.of]
         over = f"among those with a value of {query.of}, " if attribute.size > attribute.known else ""
         if isinstance(attribute, Binned):
-            return f"{over}{_values(attribute)}; the interval does not include the error of binning"
+            return f"{over}{_values(attribute)}; {_binning_note(query, bins_measured)}"
         return f"{over}share of {attribute.labels[1]}"
     return ""
+
+
+def _binning_note(query: Mean, measured: bool) -> str:
+    if not measured:
+        return "the interval does not include the error of binning"
+    if set(query.where) <= {query.of}:
+        return "a measured value is the noisy mean of its bin, whose noise the interval includes"
+    return (
+        "a measured value is the noisy mean of its bin over all people: the interval includes its noise, but "
+        "not how people with this condition differ from others in the same bin"
+    )
 
 
 def _target_note(query: Regression, target: Column) -> str:

@@ -41,8 +41,14 @@ def standard_errors(reading: Reading, noise: PropagatedNoise, n: int) -> Vector 
         seen = (reading.matrix @ noise.shrinkage) ** 2
         expected = reading.deviations(noise.shrinkage_noise) ** 2
         variances += SHRINKAGE * np.maximum(seen - expected, 0.0)
-    errors: Vector = np.sqrt(variances)
+    errors: Vector = np.sqrt(variances + _by_bins(reading, noise.bins[0]))
     return errors
+
+
+def _by_bins(reading: Reading, variance: float) -> Vector:
+    """Return the variances of the numbers that follow from one of the coded mean by its bins."""
+    squares: Vector = (reading.matrix**2).sum(axis=1)
+    return variance * squares
 
 
 def interval_argument(noise: PropagatedNoise, bound: Bound | None, measured: bool) -> str:
@@ -73,8 +79,9 @@ def coefficients(
     """
     estimates, errors = reading.numbers(theta), standard_errors(reading, noise, n)
     halves, sampling = None, None
+    own, own_sampling = (np.sqrt(_by_bins(reading, variance)) for variance in noise.bins)
     if errors is not None:
-        halves = NORMAL_97_5 * errors
+        halves = NORMAL_97_5 * np.sqrt(np.maximum(errors**2 - own**2, 0.0))  # without the errors by bins
         if noise.sampling is not None:
             sampling = reading.deviations(noise.sampling)
     elif bound is not None and not bound.is_excess:
@@ -88,13 +95,16 @@ def coefficients(
         ends: tuple[float | None, float | None] = (None, None)
         wide: tuple[float | None, float | None] = (None, None)
         if halves is not None:
-            reached = _reach(noise.score, row, float(halves[k]), n, False)
-            ends = reading.inside(estimate - reached[0], estimate + reached[1])
+            more = NORMAL_97_5 * float(own[k])
+            below, above = _reach(noise.score, row, float(halves[k]), n, False)
+            ends = reading.inside(estimate - math.hypot(below, more), estimate + math.hypot(above, more))
             if sampling is not None:
-                reached = _reach(noise.score, row, math.hypot(halves[k], NORMAL_97_5 * sampling[k]), n, True)
-                wide = reading.inside(estimate - reached[0], estimate + reached[1])
+                more = math.hypot(more, NORMAL_97_5 * float(own_sampling[k]))
+                half = math.hypot(halves[k], NORMAL_97_5 * sampling[k])
+                below, above = _reach(noise.score, row, half, n, True)
+                wide = reading.inside(estimate - math.hypot(below, more), estimate + math.hypot(above, more))
         error = None if errors is None else float(errors[k])
-        deviation = None if sampling is None else float(sampling[k])
+        deviation = None if sampling is None else math.hypot(sampling[k], own_sampling[k])
         found.append(
             Coefficient(
                 name,

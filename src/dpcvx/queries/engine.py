@@ -38,6 +38,7 @@ from dpcvx.queries.histogram import Counts, Histogram, check_units
 from dpcvx.queries.local_models import LocalModels
 from dpcvx.queries.measuring import MeasuredAnswer, Measurer
 from dpcvx.queries.mechanisms import NoisyErrors, NoisyHistogram, PublicAnswer, WorstQuery
+from dpcvx.queries.number_errors import bin_errors
 from dpcvx.queries.passes import passes_over
 from dpcvx.queries.payment import Payment
 from dpcvx.queries.private_side import PrivateSide
@@ -408,11 +409,14 @@ class QueryEngine:
             found["start"] = self._release_start()
             self._transcript.append("start", "", found["start"])
         self._public_side = PublicSide(self.plan, self._passes, found["start"])
+        declared, sums, noise = self.schema, None, 0.0
         if self.plan.bin_sums is not None:
             if "bins" not in found:
                 found["bins"] = pack(sums=self._private_side.sum_bins(self.plan.bin_sums))
                 self._transcript.append("bins", "", found["bins"])
-            self.schema = with_bin_means(self.schema, arrays(found["bins"])["sums"], self.plan.bin_sums.noise)
+            sums, noise = arrays(found["bins"])["sums"], self.plan.bin_sums.noise
+            self.schema = with_bin_means(declared, sums, noise)
+        self._public_side.bin_errors = bin_errors(declared, sums, noise)
         if "check" not in found:
             found["check"] = self._release_checks()
             self._transcript.append("check", "", found["check"])
@@ -538,6 +542,8 @@ class QueryEngine:
         missing: float = 0.0,
     ) -> Answer:
         compiled, theta = public.query, public.theta
+        noise = self._public_side.with_bin_errors(compiled, noise)
+        by_bins = self._public_side.mean_of_bins(compiled)
         reading = compiled.description.reading(self.schema, self.n)
         numbers = coefficients(reading, theta, noise, bound, self.n)
         proved = None
@@ -568,6 +574,7 @@ class QueryEngine:
                 unmeasured,
                 self._public_side.hidden_levels(compiled),
                 missing,
+                by_bins is not None and by_bins.errors.noise is not None,
             ),
             data="" if self._account is None else self._account.name,
         )
@@ -587,7 +594,9 @@ class QueryEngine:
     def _finished_measurement(self, compiled: CompiledQuery, measured: MeasuredAnswer) -> Answer:
         k = len(compiled.names)
         covariance = None if measured.deviation is None else measured.deviation**2 * np.eye(k)
-        bound = None if measured.bound is None else Bound("measurement", np.full(k, measured.bound))
+        by_bins = self._public_side.mean_of_bins(compiled)
+        more = 0.0 if by_bins is None else float(by_bins.distances.max())
+        bound = None if measured.bound is None else Bound("measurement", np.full(k, measured.bound + more))
         inverse, sampling = self._public_side.curvature_and_sampling(compiled, measured.theta)
         noise = PropagatedNoise(measured.error, covariance, inverse, sampling=sampling)
         public = PublicAnswer(compiled, measured.theta)

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from dpcvx.problem import Problem
 
 CONFIDENCE: float = default("queries.error_bars.CONFIDENCE")
-# Probabilities that an argument fails; an answer rests on the first two or on the third, 5 % in all.
-NOISE_FAILURE, COMPARISON_FAILURE, MEASUREMENT_FAILURE = (
-    part * (1 - CONFIDENCE) for part in (0.5, 0.25, 0.25)
+# Probabilities that an argument fails, 5 % in all; the last one is of the noise of bin means.
+NOISE_FAILURE, COMPARISON_FAILURE, MEASUREMENT_FAILURE, BIN_FAILURE = (
+    part * (1 - CONFIDENCE) for part in (0.4, 0.25, 0.25, 0.1)
 )
 MOST_SHARES = 256  # cells of a query up to which its shares are estimated from the first release
 SHORTEST_REACH: float = default("queries.error_bars.SHORTEST_REACH")
@@ -48,6 +48,8 @@ class PropagatedNoise:
     shrinkage: Vector | None = None
     shrinkage_noise: Vector | None = None
     score: ScoreFunction | None = None  # of a regression: its mean gradient at other coefficients
+    # of a mean: its variances by the numbers that stand for bins, for these records and over samples
+    bins: tuple[float, float] = (0.0, 0.0)
 
     @property
     def distance(self) -> float:
@@ -182,21 +184,32 @@ class TableEstimate:
         return bound
 
 
-def mean_bound(query: CompiledRegression, estimate: TableEstimate, weights: Vector, theta: Vector) -> float:
+def mean_bound(
+    query: CompiledRegression,
+    estimate: TableEstimate,
+    weights: Vector,
+    theta: Vector,
+    distances: Vector | None = None,
+) -> float:
     """Bound the error of a mean over the records of a condition, in units of half of its range.
 
     With 1[where] the condition and s its share among the records,
     mean - theta = E 1[where] (v - theta) / s. The bounds on the numerator and on s hold for all queries on
     the table at once; infinite where s may be 0.
 
-    `weights`: of the histogram over the query's cells; `theta`: the answer.
+    `weights`: of the histogram over the query's cells; `theta`: the answer; `distances`: largest difference
+    between the number of a record and v at each cell, whose mean over the condition is added.
     """
     inside = query.X[:, 0]
-    values = np.stack([inside * (query.y - theta[0]), inside], axis=1)
-    means = CompiledMeans(query.attributes, query.sizes, ("difference", "share"), values, query.description)
-    share = float(weights @ inside)
-    difference, off = estimate.bound(means, np.array([0.0, share]))
-    return float(difference / (share - off)) if share > off else math.inf
+    apart = np.zeros(len(inside)) if distances is None else inside * distances
+    values = np.stack([inside * (query.y - theta[0]), inside, apart], axis=1)
+    names = ("difference", "share", "distance")
+    if distances is not None and np.ptp(query.y[inside > 0]) == 0:  # all in one bin
+        return float(apart.max())
+    means = CompiledMeans(query.attributes, query.sizes, names, values, query.description)
+    share, mean_apart = float(weights @ inside), float(weights @ apart)
+    difference, off, more = estimate.bound(means, np.array([0.0, share, mean_apart]))
+    return float((difference + mean_apart + more) / (share - off)) if share > off else math.inf
 
 
 def table_estimate(query: CompiledQuery, measurements: Sequence[Measurement]) -> TableEstimate | None:

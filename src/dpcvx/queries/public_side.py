@@ -32,6 +32,7 @@ from dpcvx.queries.marginals import Measurement, NoisyMarginals
 from dpcvx.queries.measuring import MeasuredAnswer
 from dpcvx.queries.mechanisms import NoisyHistogram, PublicAnswer
 from dpcvx.queries.multiplicative_weights import agree, listed_functions, log_factor, step_size
+from dpcvx.queries.number_errors import BinErrors, MeanOfBins
 from dpcvx.queries.regression import Regression
 from dpcvx.queries.schema import Binned
 from dpcvx.queries.transcript import arrays, measurements, pack, pack_measurements
@@ -67,6 +68,7 @@ class PublicSide:
         self._shares: Vector | None = None  # as the first release gave them, before the projection
         self._base, self._warm = self._read_start(start)
         self.histogram: Histogram | LocalModels = self._base
+        self.bin_errors: dict[str, BinErrors] = {}  # of the numbers that stand for bins, by attribute
         self._local = self._base if isinstance(self._base, LocalModels) else None
         if self._local is None and any(len(m.attributes) > 1 for m in self._warm):
             self._local = LocalModels(plan.universe, self._warm)
@@ -91,6 +93,23 @@ class PublicSide:
         return public, propagate(
             compiled, self.histogram, theta, *released, n=self._plan.n, cell_noise=deviation
         )
+
+    def mean_of_bins(self, compiled: CompiledQuery) -> MeanOfBins | None:
+        """Return the errors of a mean by the numbers that stand for bins; None for other queries."""
+        return MeanOfBins.of(compiled, self._plan.universe.schema, self.bin_errors)
+
+    def with_bin_errors(self, compiled: CompiledQuery, noise: PropagatedNoise) -> PropagatedNoise:
+        """Add the errors of the numbers that stand for bins to those of a mean.
+
+        The error is not known if a single number, which was not measured, stands for all people.
+        """
+        found = self.mean_of_bins(compiled)
+        if found is None:
+            return noise
+        if found.single:
+            return PropagatedNoise(None, None)
+        everyone = self.histogram.marginal(compiled.attributes[:1]).ravel()
+        return replace(noise, bins=found.variances(self.marginal(compiled), everyone, self._plan.n))
 
     def unmeasured(self, compiled: CompiledQuery) -> tuple[str, ...]:
         """Return the interactions of a regression whose table with the target was not measured.
@@ -200,18 +219,21 @@ class PublicSide:
         is not known.
         """
         query, found = public.query, []
+        by_bins = self.mean_of_bins(query)
         table = table_estimate(query, self._warm)
         if self._shares is not None and isinstance(self._plan.start, NoisyHistogram):
             table = released_table(query, self._shares, self._plan.universe.shape, self._plan.start.noise)
         if isinstance(query, CompiledRegression) and query.units is not None:
             if table is None:
                 return None
-            error = mean_bound(query, table, self.marginal(query), public.theta)
+            distances = None if by_bins is None else by_bins.distances
+            error = mean_bound(query, table, self.marginal(query), public.theta, distances)
             return Bound("noise", np.array([error])) if error < 2 else None  # 2 is the whole range
         if isinstance(query, CompiledMeans):
+            farthest = 0.0 if by_bins is None else float(by_bins.distances.max())
             if table is not None:
-                found.append(Bound("noise", table.bound(query, public.theta)))
-            found.append(Bound("comparison", np.full(len(query.names), below)))
+                found.append(Bound("noise", table.bound(query, public.theta) + farthest))
+            found.append(Bound("comparison", np.full(len(query.names), below) + farthest))
         elif isinstance(query, CompiledRegression | WideRegression):
             found.append(Bound("comparison", np.array([below]), is_excess=True))
         return min((each for each in found if each.error < query.scale), key=lambda b: b.error, default=None)

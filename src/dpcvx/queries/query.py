@@ -104,6 +104,11 @@ class Mean:
         names = (self.of, *(name for name in self.where if name != self.of))
         attributes = positions(schema, names)
         inside = satisfied(schema, attributes, self.where) * at_cells(schema, attributes, 0, present)
+        if not inside.any():
+            raise WrongValue(
+                f"The condition leaves nobody with a value of {self.of!r}: choose other levels of it, or ask "
+                "for a count."
+            )
         problem = Problem(Squared(), Box(-1.0, 1.0), bounds=Bounds(1.0, 1.0), d=1)
         return CompiledRegression(
             attributes,
