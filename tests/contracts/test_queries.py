@@ -425,4 +425,4 @@ def test_large_regressions_have_no_condition():
     wide = Schema(tuple(Attribute(f"a{i}", tuple(range(8)), 0) for i in range(6)))
     names = [f"a{i}" for i in range(1, 6)]
     with pytest.raises(ValueError, match="with a condition"):
-        Regression("a0", names, loss="squared", where={"a1": ["1"]}).compile(wide, 100)
+        Regression("a0", names, loss="squared", where={"a1": ["1", "2"]}).compile(wide, 100)

@@ -14,6 +14,7 @@ from dpcvx.accounting import REPLACE_ONE, Neighbours
 from dpcvx.errors import WrongValue
 from dpcvx.estimators.tables import number
 from dpcvx.queries.answer_summary import AnswerComparison, AnswerRows, AnswerSummary
+from dpcvx.queries.attribute_codes import allowed_cells
 from dpcvx.queries.compiled import Query
 from dpcvx.queries.query import Mean, Regression
 from dpcvx.queries.query_fields import QUERY_LOSSES, find_loss
@@ -330,7 +331,7 @@ UNMEASURED = (
     "about it: a coefficient near 0 does not mean that there is no interaction, and there are no intervals"
 )
 PERSONS = "each person counts once: several rows of a person share its weight"
-HIDDEN = "too few people are visible at {}: these coefficients are mostly noise"
+HIDDEN = "too few people are visible at {}: these coefficients are mostly noise and have no intervals"
 SELECTED = (
     "about {:.0%} of the people have no {}, and the model does not know which combinations of features they "
     "have: there are no intervals"
@@ -371,8 +372,8 @@ def _coding_note(query: Query, schema: Schema, bins_measured: bool) -> str:
     if isinstance(query, Regression):
         target = schema[query.target]
         left_out = [f"people without {target.name} are left out"] if target.size > target.known else []
-        bins = [name for name in query.features if isinstance(schema[name], Binned)]
-        levels = [name for name in query.features if not isinstance(schema[name], Binned)]
+        bins = [name for name in query.features if _has_slope(schema[name], query)]
+        levels = [name for name in query.features if name not in bins]
         parts = [_target_note(query, target)]
         if bins:
             values = _values(*(schema[name] for name in bins))
@@ -392,6 +393,12 @@ def _coding_note(query: Query, schema: Schema, bins_measured: bool) -> str:
             return f"{over}{_values(attribute)}; {_binning_note(query, bins_measured)}"
         return f"{over}share of {attribute.labels[1]}"
     return ""
+
+
+def _has_slope(feature: Column, query: Regression) -> bool:
+    """Whether a feature is a number, of which the condition leaves more than one bin."""
+    cells = allowed_cells(feature, query.where)
+    return isinstance(feature, Binned) and sum(cell < feature.known for cell in cells) > 1
 
 
 def _binning_note(query: Mean, measured: bool) -> str:

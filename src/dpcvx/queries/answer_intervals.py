@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -10,12 +11,12 @@ from dpcvx.arrays import Vector
 from dpcvx.queries.compiled import CompiledQuery, CompiledRegression
 from dpcvx.queries.error_bars import Bound, PropagatedNoise, in_units
 from dpcvx.queries.mean_errors import Moments
-from dpcvx.queries.readings import Coefficient, Reading
+from dpcvx.queries.readings import INTERCEPT, Coefficient, Reading
 from dpcvx.queries.score import ScoreFunction
 from dpcvx.queries.wide_regression import WideRegression
 from dpcvx.solvers.defaults import default
 
-__all__ = ["coefficients", "expected_error", "interval_argument", "standard_errors"]
+__all__ = ["coefficients", "expected_error", "interval_argument", "standard_errors", "without_hidden"]
 
 UNMEASURED: float = default("queries.answer_intervals.UNMEASURED")
 SHRINKAGE: float = default("queries.answer_intervals.SHRINKAGE")
@@ -118,6 +119,31 @@ def coefficients(
             )
         )
     return tuple(found)
+
+
+def without_hidden(
+    numbers: Sequence[Coefficient], hidden: Sequence[tuple[str, str]]
+) -> tuple[Coefficient, ...]:
+    """Return coefficients, without errors and intervals for levels at which nobody is visible.
+
+    The noise on so few people is not small beside their number, so that errors to first order are too small.
+    If the baseline of an attribute is such a level, all of its coefficients and the intercept are about it.
+
+    `hidden`: attributes and labels, as `PublicSide.hidden_levels` returns them.
+    """
+    names = {each.name for each in numbers}
+    about: set[str] = set()
+    for attribute, label in hidden:
+        name = f"{attribute}={label}"
+        if f"{name} (baseline)" in names:
+            about |= {INTERCEPT, *(each for each in names if each.startswith(f"{attribute}="))}
+        about |= {each for each in names if each == name or each.startswith(f"{name} (against ")}
+    ends = tuple(about)
+
+    def is_hidden(name: str) -> bool:
+        return name in about or any(name.startswith(f"{one}:") or name.endswith(f":{one}") for one in ends)
+
+    return tuple(Coefficient(each.name, each.estimate) if is_hidden(each.name) else each for each in numbers)
 
 
 def _reach(

@@ -44,6 +44,15 @@ class ReadableAnswer(Protocol):
     def interval_words(self, population: bool) -> str: ...
 
 
+class Faint(float):
+    """An estimate that is mostly noise."""
+
+
+def shown_number(value: float) -> str:
+    """Return a number with four significant digits, in brackets if it is mostly noise."""
+    return f"({number(value)})" if isinstance(value, Faint) else number(value)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class AnswerRows(Printable):
     """One row for each number of an answer, margins included."""
@@ -57,7 +66,8 @@ class AnswerRows(Printable):
         show = people if _counts(answer) else number
         tail = (1 - answer.confidence) / 2
         names: list[str] = answer.query["attributes"] if _is_table(answer) else []
-        columns = [*map(Column, names or [""]), Column(_heading(answer), show), Column("std err", show)]
+        first = Column(_heading(answer), people if _counts(answer) else shown_number)
+        columns = [*map(Column, names or [""]), first, Column("std err", show)]
         if self._tests:
             columns += [Column("z", three_decimals), Column("P>|z|", three_decimals)]
         columns += [Column(f"[{tail:.6g}", show), Column(f"{1 - tail:.6g}]", show)]
@@ -69,7 +79,8 @@ class AnswerRows(Printable):
             low, high = each.interval(self.population)
             error = each.error(self.population)
             labels = levels_of(each.name, names) if names else (each.name,)
-            row: list[Any] = [*labels, each.estimate, error]
+            estimate = Faint(each.estimate) if self._is_faint(each) else each.estimate
+            row: list[Any] = [*labels, estimate, error]
             if self._tests:
                 row += _test(each.estimate, error, low, high)
             row += [low, high]
@@ -84,10 +95,19 @@ class AnswerRows(Printable):
     def _tests(self) -> bool:
         return self.population and self.answer.query.get("kind") == "regression"
 
+    def _is_faint(self, each: Coefficient) -> bool:
+        """Whether a coefficient has no interval although the answer has intervals."""
+        if self.answer.query.get("kind") != "regression" or each.low is not None:
+            return False
+        others = any(other.low is not None for other in self.answer.coefficients)
+        return others and not each.name.endswith(" (baseline)")
+
     def _notes(self) -> tuple[str, ...]:
         notes = [*self.answer.reading_notes, self.answer.interval_words(self.population)]
         if self._tests and any(self._lacks_test(each) for each in self.answer.coefficients):
             notes.append(NO_TEST)
+        if any(map(self._is_faint, self.answer.coefficients)):
+            notes.append(FAINT)
         return tuple(note for note in (*notes, self.answer.bound_words) if note)
 
     def _lacks_test(self, each: Coefficient) -> bool:
@@ -125,6 +145,7 @@ def _without_empty(table: ResultTable) -> ResultTable:
     return replace(table, columns=columns, rows=tuple(tuple(row[k] for k in used) for row in table.rows))
 
 
+FAINT = "Coefficients in brackets are mostly noise: their errors are not known."
 LEVEL = 0.05  # of a test that agrees with a 95 % interval
 NO_TEST = (
     "z and P>|z| are left out where a test by the standard error alone would be significant although the "

@@ -14,6 +14,7 @@ from dpcvx.queries.schema import Binned, Column, Schema
 
 __all__ = [
     "LARGEST_MARGINAL",
+    "allowed_cells",
     "at_cells",
     "code_columns",
     "code_numbers",
@@ -65,19 +66,31 @@ def at_cells(schema: Schema, attributes: Sequence[int], place: int, code: Vector
     ).ravel()
 
 
-def code_columns(attribute: Column) -> list[tuple[str, Vector]]:
+def code_columns(attribute: Column, cells: Sequence[int] | None = None) -> list[tuple[str, Vector]]:
     """Return the columns of a feature: numbers or signs, or indicators of more than two levels.
 
-    A cell without a value is 0 in all of them and 1 in a column of its own.
+    A cell without a value is 0 in all of them and 1 in a column of its own. A single level or bin beside it
+    has no column: it is the baseline.
+
+    `cells`: those that a condition allows, in order; all by default.
     """
-    cells = np.eye(attribute.size)
-    missing = [(f"{attribute.name}={attribute.labels[k]}", cells[k]) for k in missing_cells(attribute)]
+    cells = range(attribute.size) if cells is None else cells
+    known, one = [k for k in cells if k < attribute.known], np.eye(attribute.size)
+    names = [f"{attribute.name}={label}" for label in attribute.labels]
+    missing = [(names[k], one[k]) for k in cells if k >= attribute.known]
+    if len(known) < 2:
+        return missing
     if isinstance(attribute, Binned):
         return [(attribute.name, attribute.scaled), *missing]
-    if attribute.known == 2:
-        return [(f"{attribute.name}={attribute.labels[1]}", attribute.scaled), *missing]
-    levels = [(f"{attribute.name}={attribute.labels[k]}", cells[k]) for k in range(attribute.known)]
-    return [*levels, *missing]
+    if len(known) == 2:
+        return [(names[known[1]], one[known[1]] - one[known[0]]), *missing]
+    return [*((names[k], one[k]) for k in known), *missing]
+
+
+def allowed_cells(attribute: Column, where: Mapping[str, Sequence[str]]) -> list[int]:
+    """Return the cells of an attribute that a condition allows."""
+    allowed = where.get(attribute.name)
+    return [k for k, label in enumerate(attribute.labels) if allowed is None or label in allowed]
 
 
 def missing_cells(attribute: Column) -> range:

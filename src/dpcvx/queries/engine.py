@@ -26,7 +26,7 @@ from dpcvx.errors import (
 from dpcvx.events import ApproxDP
 from dpcvx.plans import Solver, open_account
 from dpcvx.queries.answer import Answer, reading_note
-from dpcvx.queries.answer_intervals import coefficients, expected_error, interval_argument
+from dpcvx.queries.answer_intervals import coefficients, expected_error, interval_argument, without_hidden
 from dpcvx.queries.bin_means import with_bin_means
 from dpcvx.queries.budget_split import BIN_MEANS, CHECK, BudgetSplit, choose_method, split_budget
 from dpcvx.queries.comparison_runs import Asker, ComparisonRuns
@@ -545,7 +545,8 @@ class QueryEngine:
         noise = self._public_side.with_bin_errors(compiled, noise)
         by_bins = self._public_side.mean_of_bins(compiled)
         reading = compiled.description.reading(self.schema, self.n)
-        numbers = coefficients(reading, theta, noise, bound, self.n)
+        hidden = self._public_side.hidden_levels(compiled)
+        numbers = without_hidden(coefficients(reading, theta, noise, bound, self.n), hidden)
         proved = None
         if bound is not None:
             proved = bound.error if bound.is_excess else reading.largest(bound.numbers)
@@ -572,7 +573,7 @@ class QueryEngine:
                 self._neighbours,
                 not self.universe.listed,
                 unmeasured,
-                self._public_side.hidden_levels(compiled),
+                [f"{name}={label}" for name, label in hidden],
                 missing,
                 by_bins is not None and by_bins.errors.noise is not None,
             ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,8 @@ import numpy as np
 
 from dpcvx.arrays import Vector
 from dpcvx.errors import Incompatible
-from dpcvx.queries.attribute_codes import missing_cells
+from dpcvx.queries.answer_intervals import standard_errors
+from dpcvx.queries.attribute_codes import allowed_cells, missing_cells
 from dpcvx.queries.compiled import CompiledMeans, CompiledQuery, CompiledRegression
 from dpcvx.queries.engine_plan import EnginePlan
 from dpcvx.queries.error_bars import (
@@ -33,8 +34,10 @@ from dpcvx.queries.measuring import MeasuredAnswer
 from dpcvx.queries.mechanisms import NoisyHistogram, PublicAnswer
 from dpcvx.queries.multiplicative_weights import agree, listed_functions, log_factor, step_size
 from dpcvx.queries.number_errors import BinErrors, MeanOfBins
+from dpcvx.queries.query import Count
+from dpcvx.queries.readings import Reading
 from dpcvx.queries.regression import Regression
-from dpcvx.queries.schema import Binned
+from dpcvx.queries.schema import Binned, Column
 from dpcvx.queries.transcript import arrays, measurements, pack, pack_measurements
 from dpcvx.queries.wide_check import WideAnswer
 from dpcvx.queries.wide_regression import WideRegression
@@ -132,20 +135,46 @@ class PublicSide:
         tables = (*self._warm, *(m for each in self._measured for m in each))
         return any(set(attributes) <= set(m.attributes) for m in tables)
 
-    def hidden_levels(self, compiled: CompiledQuery) -> tuple[str, ...]:
-        """Return the levels of a regression's features, baselines left out, at which nobody is visible.
+    def hidden_levels(self, compiled: CompiledQuery) -> tuple[tuple[str, str], ...]:
+        """Return the levels of a regression's features, as (attribute, label), at which nobody is visible.
 
-        By the first release: the noisy share of the level is below `SEEN` standard deviations of its noise.
+        Without a condition by the first release: the noisy share of the level is below `SEEN` standard
+        deviations of its noise. With a condition by the released number of people at the level who satisfy it
+        and the predicted standard error of that number.
         """
         query, schema = compiled.description, self._plan.universe.schema
-        if not isinstance(query, Regression) or not isinstance(self._plan.start, NoisyMarginals):
+        if not isinstance(query, Regression) or self._plan.start is None:
             return ()
         found = []
         for name in query.features:
-            attribute, (shares, noise) = schema[name], self._released_shares(name)
-            cells = missing_cells(attribute) if isinstance(attribute, Binned) else range(1, attribute.size)
-            found += [f"{name}={attribute.labels[cell]}" for cell in cells if shares[cell] < SEEN * noise]
+            attribute = schema[name]
+            cells = [k for k in allowed_cells(attribute, query.where) if not self._is_bin(attribute, k)]
+            labels = [attribute.labels[cell] for cell in cells]
+            if query.where or not isinstance(self._plan.start, NoisyMarginals):
+                seen = self._are_visible(name, labels, query.where) if labels else []
+            else:
+                shares, noise = self._released_shares(name)
+                seen = [float(shares[cell]) >= SEEN * noise for cell in cells]
+            found += [(name, label) for label, visible in zip(labels, seen, strict=True) if not visible]
         return tuple(found)
+
+    @staticmethod
+    def _is_bin(attribute: Column, cell: int) -> bool:
+        return isinstance(attribute, Binned) and cell not in missing_cells(attribute)
+
+    def _are_visible(
+        self, name: str, labels: Sequence[str], where: Mapping[str, Sequence[str]]
+    ) -> list[bool]:
+        """Whether numbers of people are above `SEEN` of their predicted errors, if these are known."""
+        schema, n = self._plan.universe.schema, self._plan.n
+        counts = [Count({**where, name: [label]}).compile(schema, n) for label in labels]
+        values = np.concatenate([each.gradients(np.zeros(1)) for each in counts], axis=1)
+        first = counts[0]
+        query = CompiledMeans(first.attributes, first.sizes, tuple(labels), values, first.description)
+        public, noise = self.answer(query)
+        k = len(labels)
+        errors = standard_errors(Reading(tuple(labels), np.eye(k), np.zeros(k)), noise, n)
+        return [True] * k if errors is None else (public.theta >= SEEN * errors).tolist()
 
     def missing_targets(self, compiled: CompiledQuery) -> float:
         """Return the noisy share of people without a regression's target, or 0 if intervals hold anyway.

@@ -18,6 +18,7 @@ from dpcvx.losses import Loss
 from dpcvx.problem import Bounds, Problem
 from dpcvx.queries.attribute_codes import (
     LARGEST_MARGINAL,
+    allowed_cells,
     at_cells,
     code_columns,
     code_range,
@@ -134,7 +135,11 @@ class Regression:
                 f"{loss.name} needs a target with two levels; {target.name!r} has {target.known} cells. "
                 'Use loss="squared", "huber" or "quantile", or declare a binary attribute.'
             )
-        coded = [code_columns(schema.attributes[i]) for i in attributes[1 : len(variables)]]
+        self._check_levels([schema.attributes[i] for i in attributes[: len(variables)]])
+        coded = [
+            code_columns(each, allowed_cells(each, self.where))
+            for each in (schema.attributes[i] for i in attributes[1 : len(variables)])
+        ]
         cells = count_cells(schema, attributes)
         products = [tuple(self.features.index(name) for name in pair) for pair in self.interactions]
         width = sum(map(len, coded)) + sum(len(coded[a]) * len(coded[b]) for a, b in products)
@@ -179,6 +184,21 @@ class Regression:
         self.to_json()  # answers repeat their query: refuse one that cannot be written, before it is measured
         return compiled
 
+    def _check_levels(self, variables: Sequence[Column]) -> None:
+        """Refuse a condition that leaves one level of a feature or of the target."""
+        for each in variables:
+            is_target, cells = each.name == self.target, allowed_cells(each, self.where)
+            left = [each.labels[k] for k in cells if k < each.known or not is_target]
+            if each.name not in self.where or len(left) > 1:
+                continue
+            if set(self.where[each.name]) <= set(each.labels):  # else the level is refused as unknown
+                levels = f"one level, {left[0]!r}" if left else "no level with a value"
+                kind, other = ("target", "ask for a count") if is_target else ("feature", "leave it out")
+                raise WrongValue(
+                    f"The condition leaves the {kind} {each.name!r} {levels}: choose more levels of it, or "
+                    f"{other}."
+                )
+
     def reading(self, schema: Schema, n: int) -> Reading:
         """Return the coefficients of levels against the first one, and of numbers for each of their units.
 
@@ -191,7 +211,9 @@ class Regression:
         if loss.target != "labels":
             low, high = code_range(schema[self.target])
             unit, middle = (high - low) / 2, (low + high) / 2
-        terms = {name: _Terms.of(schema[name]) for name in self.features}
+        terms = {
+            name: _Terms.of(schema[name], allowed_cells(schema[name], self.where)) for name in self.features
+        }
         sizes = [len(terms[name].base) for name in self.features]
         sizes += [len(terms[a].base) * len(terms[b].base) for a, b in self.interactions]
         starts = self.intercept + np.concatenate([[0], np.cumsum(sizes)]).astype(int)
@@ -285,19 +307,20 @@ class _Terms:
     steps: list[tuple[str, Vector]]  # (name, d_t): for one unit more, or the difference of a level
 
     @classmethod
-    def of(cls, attribute: Column) -> _Terms:
-        """Return the terms of a feature."""
-        name = attribute.name
-        own = np.stack([code for _, code in code_columns(attribute)], axis=1)
-        if not isinstance(attribute, Binned):
-            first = (f"{name}={attribute.labels[0]} (baseline)", np.zeros(own.shape[1]))
-            others = zip(attribute.labels[1:], own[1:], strict=True)
-            return cls(own[0], [first, *((f"{name}={label}", level - own[0]) for label, level in others)])
+    def of(cls, attribute: Column, cells: Sequence[int]) -> _Terms:
+        """Return the terms of a feature; `cells`: those that the condition of the query allows."""
+        name, labels = attribute.name, attribute.labels
+        own = np.stack([code for _, code in code_columns(attribute, cells)], axis=1)
+        if not isinstance(attribute, Binned) or sum(k < attribute.known for k in cells) < 2:
+            first, *others = cells
+            steps = [(f"{name}={labels[first]} (baseline)", np.zeros(own.shape[1]))]
+            return cls(own[first], [*steps, *((f"{name}={labels[k]}", own[k] - own[first]) for k in others)])
         low, high = attribute.edges[0], attribute.edges[-1]
         slope = np.zeros(own.shape[1])
         slope[0] = 2 / (high - low)
         missing = [  # coded as the middle of the range, and as missing
-            (f"{name}={attribute.labels[k]} (against {(low + high) / 2:g})", own[k])
+            (f"{name}={labels[k]} (against {(low + high) / 2:g})", own[k])
             for k in missing_cells(attribute)
+            if k in cells
         ]
         return cls(-(low + high) / 2 * slope, [(name, slope), *missing])
