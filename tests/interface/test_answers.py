@@ -234,9 +234,34 @@ def test_a_regression_at_the_edge_of_its_set_or_nearly_separated_says_so():
     assert "radius" not in str(usual)
     assert "Nearly all people at some levels have the same label" not in str(usual)
     assert "Nearly all people at some levels have the same label" in str(replace(usual, coded=(1.0, -5.0)))
-    at_the_edge = " ".join(str(replace(usual, coded=(0.0, 9.95))).split())
-    assert "The radius of the set of coefficients is reached" in at_the_edge
+    words = reading_note(Regression("sex", ("age",)), SCHEMA, shrunk=True)
+    at_the_edge = " ".join(str(replace(usual, note=words, coded=(0.0, -9.95))).split())
+    assert (
+        "The radius of the set of coefficients is reached: they are shrunk towards 0, and their"
+        in at_the_edge
+    )
     assert "larger radius: radius=, --radius on the command line, or Advanced on the page." in at_the_edge
+    assert "same label" not in at_the_edge
+    assert "intervals" not in reading_note(Regression("sex", ("age",)), SCHEMA, shrunk=True, intervals=False)
+
+
+def test_only_coefficients_that_the_set_shrinks_are_said_to_be_shrunk():
+    """Coefficients of norm 2.986 at the radius 3, the same at the radius 20, were said to be shrunk."""
+    rng, n = np.random.default_rng(0), 20_000
+    table = {name: rng.choice(["u", "v", "w"], n) for name in ("d", "e", "f")}
+    table["t"] = np.where(rng.random(n) < np.where(table["d"] == "u", 0.8, 0.3), "hi", "lo")
+    levels = [Attribute(name, ("u", "v", "w"), "w") for name in ("d", "e", "f")]
+    schema = Schema((*levels, Attribute("t", ("lo", "hi"), "lo")))
+    engine = QueryEngine(schema, table, Budget(2.0, 1e-8), method="warm", check=0, rng=SeededGenerator(1))
+    far = engine.ask(Regression("t", ("d", "e"), radius=20))
+    for norm, order in (("l2", 2), ("l1", 1)):
+        size = float(np.linalg.norm(far.coded, order))
+        near = engine.ask(Regression("t", ("d", "e"), domain=norm, radius=1.005 * size))
+        assert near.estimates == pytest.approx(far.estimates, abs=1e-3)
+        assert float(np.linalg.norm(near.coded, order)) > 0.99 * 1.005 * size
+        assert "shrunk" not in str(near)
+        assert "shrunk" in str(engine.ask(Regression("t", ("d", "e"), domain=norm, radius=0.7 * size)))
+    assert "shrunk" not in str(far)
 
 
 def test_an_answer_about_a_target_that_many_lack_says_so():

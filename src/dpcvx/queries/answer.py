@@ -26,10 +26,10 @@ __all__ = ["ARGUMENTS", "BRANCHES", "INTERVALS", "Answer", "Coefficient", "readi
 
 SEPARATION = 4.0  # coded coefficient of a label beyond which the benchmark counts apart
 BINDING = (
-    "The radius of the set of coefficients is reached: they are shrunk towards 0, and their intervals are "
-    "not calibrated. Ask again with a larger radius: radius=, --radius on the command line, or Advanced on "
-    "the page."
+    "the radius of the set of coefficients is reached: they are shrunk towards 0{}. Ask again with a larger "
+    "radius: radius=, --radius on the command line, or Advanced on the page"
 )
+UNCALIBRATED = ", and their intervals are not calibrated"
 SEPARATED = (
     "Nearly all people at some levels have the same label: the few others decide such large coefficients, "
     "and their intervals are long. Leave these attributes out, or join levels."
@@ -184,14 +184,8 @@ class Answer:
     def reading_notes(self) -> tuple[str, ...]:
         """How to read the numbers, one sentence each."""
         said = tuple(f"{part[0].upper()}{part[1:]}." for part in self.note.split("; ") if part)
-        return (*said, BINDING) if self._set_binds else (*said, SEPARATED) if self._is_separated else said
-
-    @property
-    def _set_binds(self) -> bool:
-        """Whether the coefficients are at the edge of their ball."""
-        norm = {"l1": 1, "l2": 2}.get(str(self.query.get("set")))
-        size = 0.0 if norm is None else sum(abs(each) ** norm for each in self.coded) ** (1 / norm)
-        return self.is_regression and size > 0.99 * self.query["radius"]
+        binds = BINDING.split("{", maxsplit=1)[0] in self.note
+        return (*said, SEPARATED) if self._is_separated and not binds else said
 
     @property
     def _is_separated(self) -> bool:
@@ -348,6 +342,8 @@ def reading_note(
     hidden: Sequence[str] = (),
     missing: float = 0.0,
     bins_measured: bool = False,
+    shrunk: bool = False,
+    intervals: bool = True,
 ) -> str:
     """Return how attributes and units enter an answer, or "" if there is nothing to say.
 
@@ -355,7 +351,8 @@ def reading_note(
     `unmeasured`: interactions of which no table with the target was measured; `hidden`: levels of features
     whose noisy number of people is not above the noise; `missing`: noisy share of people without the target,
     or 0 if intervals hold anyway; `bins_measured`: whether the means of bins without declared values were
-    released.
+    released; `shrunk`: whether the edge of the set shrinks the coefficients; `intervals`: whether there are
+    intervals.
     """
     notes = [
         _coding_note(query, schema, bins_measured),
@@ -364,6 +361,7 @@ def reading_note(
         UNMEASURED.format(", ".join(unmeasured)) if unmeasured else "",
         PERSONS if neighbours.unit == "person" else "",
         OWN_FIT if own_fit else "",
+        BINDING.format(UNCALIBRATED if intervals else "") if shrunk else "",
     ]
     return "; ".join(note for note in notes if note)
 

@@ -33,7 +33,7 @@ from dpcvx.queries.comparison_runs import Asker, ComparisonRuns
 from dpcvx.queries.compiled import CompiledQuery, CompiledRegression, Query
 from dpcvx.queries.engine_plan import EXPECTED, EnginePlan, engine_facts
 from dpcvx.queries.engine_statement import engine_statement
-from dpcvx.queries.error_bars import CONFIDENCE, Bound, PropagatedNoise, in_units
+from dpcvx.queries.error_bars import CONFIDENCE, Bound, PropagatedNoise, at_edge, in_units
 from dpcvx.queries.histogram import Counts, Histogram, check_units
 from dpcvx.queries.local_models import LocalModels
 from dpcvx.queries.measuring import MeasuredAnswer, Measurer
@@ -504,7 +504,7 @@ class QueryEngine:
         unmeasured = self._public_side.unmeasured(compiled)
         missing = self._public_side.missing_targets(compiled)
         if unmeasured or missing:  # no model of the interaction, or of who is left out
-            noise = PropagatedNoise(None, None)
+            noise = PropagatedNoise(None, None, shrunk=noise.shrunk)
         unit = near.range / self.n
         below = self.plan.largest_below * unit / part if compared else math.inf
         return self._finished(
@@ -576,6 +576,8 @@ class QueryEngine:
                 [f"{name}={label}" for name, label in hidden],
                 missing,
                 by_bins is not None and by_bins.errors.noise is not None,
+                shrunk=noise.shrunk,
+                intervals=any(each.low is not None for each in numbers),
             ),
             data="" if self._account is None else self._account.name,
         )
@@ -599,7 +601,10 @@ class QueryEngine:
         more = 0.0 if by_bins is None else float(by_bins.distances.max())
         bound = None if measured.bound is None else Bound("measurement", np.full(k, measured.bound + more))
         inverse, sampling = self._public_side.curvature_and_sampling(compiled, measured.theta)
-        noise = PropagatedNoise(measured.error, covariance, inverse, sampling=sampling)
+        shrunk = isinstance(compiled, CompiledRegression | WideRegression) and at_edge(
+            compiled.problem, measured.theta
+        )
+        noise = PropagatedNoise(measured.error, covariance, inverse, sampling=sampling, shrunk=shrunk)
         public = PublicAnswer(compiled, measured.theta)
         return self._finished(public, noise, bound=bound, branch="oracle", compared=True)
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpcvx.arrays import Vector
-from dpcvx.queries.compiled import CompiledMeans, CompiledQuery, CompiledRegression
+from dpcvx.domains import L1Ball, L2Ball
+from dpcvx.queries.compiled import TOLERANCE, CompiledMeans, CompiledQuery, CompiledRegression
 from dpcvx.queries.histogram import Histogram
 from dpcvx.queries.local_models import LocalModels
 from dpcvx.queries.marginals import Measurement
@@ -28,6 +29,8 @@ NOISE_FAILURE, COMPARISON_FAILURE, MEASUREMENT_FAILURE, BIN_FAILURE = (
 )
 MOST_SHARES = 256  # cells of a query up to which its shares are estimated from the first release
 SHORTEST_REACH: float = default("queries.error_bars.SHORTEST_REACH")
+EDGE = 0.99  # share of the radius of a ball from which on coefficients count as at its edge
+FLAT = 1e-9  # smallest curvature relative to the largest one in a decrease
 FLOOR = 1e-3  # smallest eigenvalue of a Hessian relative to its largest one
 
 
@@ -50,6 +53,7 @@ class PropagatedNoise:
     score: ScoreFunction | None = None  # of a regression: its mean gradient at other coefficients
     # of a mean: its variances by the numbers that stand for bins, for these records and over samples
     bins: tuple[float, float] = (0.0, 0.0)
+    shrunk: bool = False  # whether the edge of the set shrinks the answer; see `shrunk_by_set`
 
     @property
     def distance(self) -> float:
@@ -82,11 +86,38 @@ def propagate(
     inverse, sampling = curvature_and_sampling(query, weights, theta, n)
     if inverse is None or not isinstance(query, CompiledRegression):
         return PropagatedNoise(None, V, None, unmeasured, sampling, moments.shrinkage, shrinkage_noise)
+    shrunk = shrunk_by_set(query, weights, theta)
     error = float(np.trace(inverse @ V)) / 2
     V, unmeasured, shrinkage_noise = (inverse @ each @ inverse for each in (V, unmeasured, shrinkage_noise))
     shrinkage = inverse @ moments.shrinkage
     score = ScoreFunction(query, weights, theta, inverse, mean_errors)
-    return PropagatedNoise(error, V, inverse, unmeasured, sampling, shrinkage, shrinkage_noise, score)
+    return PropagatedNoise(
+        error, V, inverse, unmeasured, sampling, shrinkage, shrinkage_noise, score, shrunk=shrunk
+    )
+
+
+def at_edge(problem: Problem, theta: Vector) -> bool:
+    """Return whether coefficients are at the edge of a ball about 0, or almost."""
+    if not isinstance(problem.C, L1Ball | L2Ball):
+        return False
+    size = float(np.linalg.norm(theta, 1 if isinstance(problem.C, L1Ball) else 2))
+    return size > EDGE * float(problem.C.radius)
+
+
+def shrunk_by_set(query: CompiledRegression, weights: Vector, theta: Vector) -> bool:
+    """Return whether a minimiser is at the edge of its ball, and the minimum without the ball is lower.
+
+    The decrease of Newton's step, g^T H^-1 g / 2, is compared with twice the accuracy of the minimisation.
+
+    `weights`: a public distribution over the query's cells; `theta`: its minimiser.
+    """
+    if not at_edge(query.problem, theta):
+        return False
+    gradient = weights @ query.gradients(theta) + query.problem.l2 * theta
+    sizes, directions = np.linalg.eigh(query.hessian(weights, theta))
+    along = gradient @ directions
+    decrease = float((along**2 / np.maximum(sizes, FLAT * max(sizes[-1], FLAT))).sum()) / 2
+    return decrease > 2 * TOLERANCE * query.scale / query.records
 
 
 def curvature_and_sampling(

@@ -20,7 +20,7 @@ from dpcvx.arrays import IntVector, Vector
 from dpcvx.errors import Incompatible
 from dpcvx.problem import Bounds, Problem
 from dpcvx.queries.compiled import CompiledRegression, Query
-from dpcvx.queries.error_bars import PropagatedNoise, inverse_hessian
+from dpcvx.queries.error_bars import PropagatedNoise, inverse_hessian, shrunk_by_set
 from dpcvx.queries.local_models import LocalModels
 
 __all__ = ["WideRegression", "minimise_in_ball"]
@@ -219,7 +219,8 @@ class WideRegression:
             variances.append(own)
         V = np.diag(np.concatenate(variances))
         inverse = inverse_hessian(rows, weights, theta)
-        return PropagatedNoise(float(np.trace(inverse @ V)) / 2, inverse @ V @ inverse, inverse)
+        error, shrunk = float(np.trace(inverse @ V)) / 2, shrunk_by_set(rows, weights, theta)
+        return PropagatedNoise(error, inverse @ V @ inverse, inverse, shrunk=shrunk)
 
 
 def _bordered(corner: float, border: Vector, inner: Vector) -> Vector:
