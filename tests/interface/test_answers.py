@@ -341,3 +341,19 @@ def test_a_test_that_contradicts_the_interval_is_not_shown():
     assert rows[0][3:5] == (None, None)
     assert rows[1][3] == pytest.approx(9 / 17**0.5)
     assert rows[1][4] == pytest.approx(0.029, abs=0.001)
+
+
+def test_a_regression_without_sampling_errors_shows_the_intervals_of_the_records():
+    """Those of regressions on many cells: the table was one of estimates alone."""
+    query = Regression("sex", ("age",)).to_json()
+    number = Coefficient("age", 1.0, 0.25, 0.5, 1.5)
+    wide = replace(ANSWER, query=query, coefficients=(number,))
+    words = " ".join(str(wide).split())
+    assert "0.5000 1.500" in words
+    assert "95% intervals for these records alone, since the sampling error of this regression" in words
+    assert "no intervals for a population" in " ".join(str(wide.summary(population=True)).split())
+    assert wide.compare(ANSWER).to_dict()["rows"][0]["low"] == 0.5
+    usual = replace(
+        wide, coefficients=(replace(number, sampling=0.1, population_low=0.4, population_high=1.6),)
+    )
+    assert "for a population of which these records are a random sample" in " ".join(str(usual).split())

@@ -139,8 +139,8 @@ class Answer:
         ----------
         population : bool, optional
             Whether intervals are for a population that the records are a random sample of, so that they
-            include its sampling error. By default those of regressions are, and those of counts, means and
-            tables are for the records themselves.
+            include its sampling error. By default those of regressions are, where the sampling error is
+            known, and those of counts, means and tables are for the records themselves.
 
         Returns
         -------
@@ -152,11 +152,19 @@ class Answer:
 
     def rows(self, population: bool | None = None) -> AnswerRows:
         """Return one row for each number, margins included; `population` as in `summary`."""
-        return AnswerRows(self, self.is_regression if population is None else population)
+        return AnswerRows(self, self.for_population if population is None else population)
 
     def compare(self, other: Answer, population: bool | None = None) -> AnswerComparison:
         """Return a table of this answer beside another one; `population` as in `summary`."""
-        return AnswerComparison(self, other, self.is_regression if population is None else population)
+        both = self.for_population and other.for_population
+        return AnswerComparison(self, other, both if population is None else population)
+
+    @property
+    def for_population(self) -> bool:
+        """Whether intervals are for a population by default: those of regressions, if there are any."""
+        some_for_records = any(each.low is not None for each in self.coefficients)
+        some = any(each.population_low is not None for each in self.coefficients)
+        return self.is_regression and (some or not some_for_records)
 
     @property
     def is_regression(self) -> bool:
@@ -197,6 +205,8 @@ class Answer:
         if self.interval_by == "none":
             return "There are no intervals: nothing is known about the error of these numbers."
         whom = f"these {'persons' if self.unit == 'person' else 'records'}"
+        if self.is_regression and not population and not self.for_population:
+            whom += " alone, since the sampling error of this regression is not known"
         if population:
             whom = f"a population of which {whom} are a random sample, sampling error included"
             if all(each.population_low is None for each in self.coefficients):

@@ -321,8 +321,8 @@ async function present(part, name, answer) {
 async function report(part, name, answer) {
   const regression = answer.query.kind === "regression";
   const box = make("input", { type: "checkbox", "data-population": "", onchange: () => fill(box.checked) });
-  box.checked = regression;
   const sampled = answer.coefficients.some((one) => (one.population_low ?? null) !== null);
+  box.checked = regression && sampled; // else the intervals for these people, if there are any
   const choice = make("label", { class: "population" }, box, "Intervals for a larger population, of which these people are a random sample");
   const body = make("div");
   async function fill(population) {
