@@ -29,12 +29,12 @@ QUERIES = [
         for loss in ("logistic", "squared", "huber", "smooth_hinge", "quantile")
         for domain in ("l2", "l1")
     ),
-    Regression("age", ("sex", "work"), loss=Huber(0.2), domain=Box(-1.0, 2.0), intercept=False),
+    Regression("age", ("sex", "work"), loss=Huber(0.2), domain=Box(-1.0, 2.0)),
     Regression("age", ("sex",), loss=Quantile(0.8), domain=LinfBall(1.5)),
     Regression("income", ("sex", "age"), loss=SmoothHinge(0.3), domain=Simplex(2.0), l2=0.3),
     Regression("income", (), loss="logistic", radius=1.0),
     Regression("income", ("sex", "age", "work"), interactions=(("age", "sex"), ("work", "age"))),
-    Regression("age", ("sex", "work"), "squared", "l1", 1.0, intercept=False, interactions=[("sex", "work")]),
+    Regression("age", ("sex", "work"), "squared", "l1", 1.0, interactions=[("sex", "work")]),
     Count({"sex": ["f"], "age": ["[18, 30)", "[50, 90]"]}),
     Mean("age"),
     Mean("income", {"work": ["part", "full"]}),
@@ -301,7 +301,7 @@ WRONG = [
     {"kind": "regression", "target": "income", "features": ["sex"], "radius": float("nan")},
     {"kind": "regression", "target": "income", "features": ["sex"], "radius": 1e9},
     {"kind": "regression", "target": "income", "features": ["sex"], "intercept": 1},
-    {"kind": "regression", "target": "income", "features": [], "intercept": False},
+    {"kind": "regression", "target": "income", "features": ["sex"], "intercept": False},
     {"kind": "regression", "target": "income", "features": ["sex"], "extra": 1},
 ]
 

@@ -294,8 +294,11 @@ def test_the_command_line_takes_a_formula(people, tmp_path):
 
 
 def test_queries_take_formulas():
-    query = query_from_json({"kind": "regression", "formula": "worked ~ age + C(group) - 1"})
-    assert query == Regression("worked", ["age", "group"], intercept=False)
+    query = query_from_json({"kind": "regression", "formula": "worked ~ age + C(group)"})
+    assert query == Regression("worked", ["age", "group"])
+    for without in ("worked ~ age - 1", "worked ~ 0 + age", "worked ~ age + 0"):
+        with pytest.raises(WrongValue, match=r'has an intercept: leave "- 1" or "\+ 0" out of the formula'):
+            query_from_json({"kind": "regression", "formula": without})
     for formula in ("worked ~ age:group:sex", "worked ~ log(age)", "~ age", "worked ~ C(group, ref='a')"):
         with pytest.raises(WrongValue, match="lists attributes"):
             query_from_json({"kind": "regression", "formula": formula})

@@ -210,7 +210,10 @@ def title_of(query: Mapping[str, Any]) -> str:
         return "Answer"
     loss = query["loss"] if isinstance(query["loss"], str) else query["loss"]["name"]
     terms = [*query["features"], *(":".join(pair) for pair in query.get("interactions", ()))]
-    model = f"{query['target']} ~ {' + '.join(terms) or '1'} ({loss.replace('_', ' ')})"
+    right = " + ".join(terms) or "1"
+    if query.get("intercept") is False:
+        right += ", no intercept in the coding"
+    model = f"{query['target']} ~ {right} ({loss.replace('_', ' ')})"
     return model + (f" among people with {where}" if where else "")
 
 

@@ -43,7 +43,7 @@ from dpcvx.queries.passes import passes_over
 from dpcvx.queries.payment import Payment
 from dpcvx.queries.private_side import PrivateSide
 from dpcvx.queries.public_side import PublicSide
-from dpcvx.queries.query import query_from_json, require_query
+from dpcvx.queries.query import require_query, stored_query
 from dpcvx.queries.schema import Schema
 from dpcvx.queries.self_check import FAMILIES, RANK, Check, check_queries
 from dpcvx.queries.synthetic import synthetic_table
@@ -466,7 +466,7 @@ class QueryEngine:
         due = self._runs.restore(entries, self.n_updates)
         if due is not None and self.n_updates < self.budget_split.updates:
             try:
-                compiled = query_from_json(due).compile(self.schema, self.n)
+                compiled = stored_query(due).compile(self.schema, self.n)
                 theta = self._public_side.answer(compiled)[0].theta
                 lesson = self._public_side.lesson(
                     compiled, theta, self._measuring.measure(compiled, self._private_side)

@@ -35,7 +35,16 @@ from dpcvx.queries.readings import Reading, table_with_margins
 from dpcvx.queries.regression import Regression
 from dpcvx.queries.schema import Column, Schema
 
-__all__ = ["Count", "Marginal", "Mean", "Query", "Regression", "query_from_json", "require_query"]
+__all__ = [
+    "Count",
+    "Marginal",
+    "Mean",
+    "Query",
+    "Regression",
+    "query_from_json",
+    "require_query",
+    "stored_query",
+]
 
 LONGEST_FORMULA = 2000
 
@@ -194,8 +203,22 @@ def require_query(query: Query) -> Query:
 def query_from_json(content: Any) -> Query:
     """Read a query from its JSON form; anything else is a ValueError.
 
+    A regression without an intercept is refused: its predictions would be 0 at the middle of all codes, and not
+    where the attributes are 0 in the table's units, which is what the formula says.
+
     `content`: {"kind": "regression" | "count" | "mean" | "marginal", ...}.
     """
+    query = stored_query(content)
+    if isinstance(query, Regression) and not query.intercept:
+        raise WrongValue(
+            'A regression of a query has an intercept: leave "- 1" or "+ 0" out of the formula, and '
+            '"intercept": false out of the query.'
+        )
+    return query
+
+
+def stored_query(content: Any) -> Query:
+    """Read the JSON form of a query that was asked before; anything else is a ValueError."""
     if not isinstance(content, Mapping) or not all(isinstance(name, str) for name in content):
         raise WrongValue('A query is a JSON object such as {"kind": "count", "where": {"sex": ["f"]}}.')
     fields = dict(content)

@@ -269,10 +269,9 @@ function readForm() {
   const radius = Number($("radius").value);
   if (!(radius > 0 && radius <= schema.largest_radius)) throw new Error(`The radius must be above 0 and at most ${schema.largest_radius}.`);
   const model = typed ? { formula: $("formula").value } : { target: $("target").value, features: chosen() };
-  const intercept = $("intercept").checked ? {} : { intercept: false }; // a formula may leave it out too
   const condition = where();
   const only = Object.keys(condition).length ? { where: condition } : {};
-  return { kind, ...model, loss: $("loss").value, set: $("set").value, radius, ...intercept, ...only };
+  return { kind, ...model, loss: $("loss").value, set: $("set").value, radius, ...only };
 }
 
 async function send(event) {
