@@ -320,12 +320,14 @@ def test_levels_without_visible_people_are_named():
     rng, n = np.random.default_rng(0), 20_000
     table = {name: rng.choice(["u", "v", "w"], n) for name in ("d", "e", "f")}
     table |= {"a": rng.choice(["x", "y", "z"], n, p=[0.5, 0.4995, 0.0005]), "b": rng.normal(50, 10, n)}
-    levels = [Attribute(name, ("u", "v", "w"), "w") for name in ("d", "e", "f")]
+    table["g"] = rng.choice([1, 2, 5], n)
+    levels = [Attribute(name, ("u", "v", "w"), "w") for name in ("d", "e")]
+    levels.append(Attribute("g", (1, 2, 5), 1))
     schema = Schema((*levels, Attribute("a", ("x", "y", "z"), "z"), Binned("b", (0, 50, 99))))
     engine = QueryEngine(schema, table, Budget(1.0, 1e-8), method="warm", check=0, rng=SeededGenerator(1))
     answer = engine.ask(Regression("b", ("a", "d"), loss="squared"))
     assert "too few people are visible at a=z: these coefficients are mostly noise" in answer.note
-    assert "visible at b=missing" in engine.ask(Regression("d", ("b", "e"), loss="squared")).note
+    assert "visible at b=missing" in engine.ask(Regression("g", ("b", "e"), loss="squared")).note
     assert "visible" not in engine.ask(Regression("b", ("d", "e"), loss="squared")).note
 
 
@@ -357,3 +359,49 @@ def test_a_regression_without_sampling_errors_shows_the_intervals_of_the_records
         wide, coefficients=(replace(number, sampling=0.1, population_low=0.4, population_high=1.6),)
     )
     assert "for a population of which these records are a random sample" in " ".join(str(usual).split())
+
+
+NUMERIC = Schema(
+    (
+        Attribute("ideo", (1, 2, 3, 10)),
+        Attribute("race", ("a", "b", "c"), "c"),
+        Attribute("sex", ("f", "m"), "m"),
+    )
+)
+
+
+def test_levels_that_are_numbers_count_in_their_units():
+    """They counted as numbers from -1 to 1, evenly spaced, and their mean was refused."""
+    rng, n = np.random.default_rng(0), 20_000
+    sex = rng.choice(["f", "m"], n)
+    ideo = np.where(sex == "m", rng.choice([2, 10], n), rng.choice([1, 3], n))
+    table = {"ideo": ideo, "race": rng.choice(["a", "b", "c"], n), "sex": sex}
+    engine = QueryEngine(NUMERIC, table, Budget(2.0, 1e-8), method="warm", check=0, rng=SeededGenerator(1))
+    answer = engine.ask(Regression("ideo", ("sex",), loss="squared"))
+    assert answer.estimates[0] == pytest.approx(2.0, abs=0.1)
+    assert dict(zip(answer.names, answer.estimates, strict=True))["sex=m"] == pytest.approx(4.0, abs=0.1)
+    assert "in units of ideo, whose levels are numbers" in answer.note
+    mean = engine.ask(Mean("ideo", {"sex": ["m"]}))
+    assert mean.coefficients[0].low <= ideo[sex == "m"].mean() <= mean.coefficients[0].high
+    assert engine.ask(Mean("ideo")).estimates[0] == pytest.approx(ideo.mean(), abs=0.05)
+    assert NUMERIC["ideo"].scaled.tolist() == pytest.approx([-1, -7 / 9, -5 / 9, 1, 0])
+
+
+@pytest.mark.parametrize("loss", ["squared", "huber", "quantile"])
+def test_levels_that_are_no_numbers_have_no_mean(loss):
+    with pytest.raises(ValueError, match=r"3 levels that are no numbers.*table \(Marginal\) of 'race'"):
+        Regression("race", ("sex",), loss=loss).compile(NUMERIC, 1000)
+    with pytest.raises(ValueError, match="Use a table"):
+        Regression("race", ("sex",)).compile(NUMERIC, 1000)
+    with pytest.raises(ValueError, match="levels that are no numbers"):
+        Mean("race").compile(NUMERIC, 1000)
+
+
+@pytest.mark.parametrize(
+    "levels",
+    [(-1e308, 0.0, 1e308), (10**400, 1, 2), (0.0, 5e-324, 1e-323), (1e15, 1e15 + 0.125, 1e15 + 0.25)],
+)
+def test_extreme_levels_stay_between_the_ends(levels):
+    scaled = Attribute("x", levels).scaled
+    assert scaled.tolist()[:3] == pytest.approx([-1, 0, 1]) or sorted(scaled) == [-1, -1, 0, 1]
+    assert np.isfinite(scaled).all()

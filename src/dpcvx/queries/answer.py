@@ -399,6 +399,8 @@ def _coding_note(query: Query, schema: Schema, bins_measured: bool) -> str:
         over = f"among those with a value of {query.of}, " if attribute.size > attribute.known else ""
         if isinstance(attribute, Binned):
             return f"{over}{_values(attribute)}; {_binning_note(query, bins_measured)}"
+        if attribute.numbers is not None:
+            return f"{over}mean of the levels, which are numbers"
         return f"{over}share of {attribute.labels[1]}"
     return ""
 
@@ -429,7 +431,7 @@ def _target_note(query: Regression, target: Column) -> str:
         return f"coefficients are in units of {target.name}, {_values(target)}"
     if target.known == 2:
         return f"coefficients are on the share of {target.name}={target.labels[1]}"
-    return f"levels of {target.name} count as evenly spaced numbers from -1 to 1"
+    return f"coefficients are in units of {target.name}, whose levels are numbers"
 
 
 def _values(*numbers: Column) -> str:

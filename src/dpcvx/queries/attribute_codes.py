@@ -20,6 +20,7 @@ __all__ = [
     "code_numbers",
     "code_range",
     "count_cells",
+    "has_mean",
     "has_value",
     "missing_cells",
     "positions",
@@ -100,21 +101,29 @@ def missing_cells(attribute: Column) -> range:
 
 def code_numbers(attribute: Column) -> tuple[Vector, float, float]:
     """Return codes in [-1, 1], and the values of -1 and 1 in the units of the table."""
-    if not isinstance(attribute, Binned) and attribute.known != 2:
+    if not has_mean(attribute):
         raise WrongValue(
-            f"A mean needs numbers or two levels; {attribute.name!r} has {attribute.known} levels."
+            f"A mean needs numbers or two levels; {attribute.name!r} has {attribute.known} levels that are "
+            "no numbers. Ask for a table of it, or for the number of people at some of its levels."
         )
     return attribute.scaled, *code_range(attribute)
+
+
+def has_mean(attribute: Column) -> bool:
+    """Whether an attribute has numbers, or two levels, of which the second has a share."""
+    return isinstance(attribute, Binned) or attribute.known == 2 or attribute.numbers is not None
 
 
 def code_range(attribute: Column) -> tuple[float, float]:
     """Return the values that the codes -1 and 1 stand for: of two levels the shares 0 and 1 of the second.
 
-    More levels are coded by their place alone, and their range is that of the codes.
+    `attribute`: one that `has_mean`.
     """
     if isinstance(attribute, Binned):
         return attribute.edges[0], attribute.edges[-1]
-    return (0.0, 1.0) if attribute.known == 2 else (-1.0, 1.0)
+    if attribute.numbers is None:
+        return 0.0, 1.0
+    return float(attribute.numbers.min()), float(attribute.numbers.max())
 
 
 def has_value(attribute: Column) -> Vector:

@@ -203,8 +203,8 @@ def require_query(query: Query) -> Query:
 def query_from_json(content: Any) -> Query:
     """Read a query from its JSON form; anything else is a ValueError.
 
-    A regression without an intercept is refused: its predictions would be 0 at the middle of all codes, and not
-    where the attributes are 0 in the table's units, which is what the formula says.
+    A regression without an intercept is refused: its predictions would be 0 at the middle of all codes, and
+    not where the attributes are 0 in the table's units, which is what the formula says.
 
     `content`: {"kind": "regression" | "count" | "mean" | "marginal", ...}.
     """

@@ -23,6 +23,7 @@ from dpcvx.queries.attribute_codes import (
     code_columns,
     code_range,
     count_cells,
+    has_mean,
     has_value,
     missing_cells,
     positions,
@@ -130,11 +131,7 @@ class Regression:
         attributes = positions(schema, (*variables, *conditions), largest=math.inf)
         loss = find_loss(self.loss)
         target = schema.attributes[attributes[0]]
-        if loss.target == "labels" and target.known != 2:
-            raise WrongValue(
-                f"{loss.name} needs a target with two levels; {target.name!r} has {target.known} cells. "
-                'Use loss="squared", "huber" or "quantile", or declare a binary attribute.'
-            )
+        _check_target(loss, target)
         self._check_levels([schema.attributes[i] for i in attributes[: len(variables)]])
         coded = [
             code_columns(each, allowed_cells(each, self.where))
@@ -297,6 +294,22 @@ class Regression:
             "l2": self.l2,
             **({"where": {name: list(levels) for name, levels in self.where.items()}} if self.where else {}),
         }
+
+
+def _check_target(loss: Loss, target: Column) -> None:
+    """Refuse a target of which the loss makes no sense."""
+    table = f"a table (Marginal) of {target.name!r} and the features"
+    if loss.target == "labels" and target.known != 2:
+        instead = 'loss="squared", "huber" or "quantile"' if has_mean(target) else table
+        raise WrongValue(
+            f"{loss.name} needs a target with two levels; {target.name!r} has {target.known} cells. Use "
+            f"{instead}, or declare a binary attribute."
+        )
+    if loss.target != "labels" and not has_mean(target):
+        raise WrongValue(
+            f"{loss.name} needs a target with numbers or two levels; {target.name!r} has {target.known} "
+            f"levels that are no numbers, so that it has no mean. Ask for {table}."
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,6 +28,7 @@ from dpcvx.words import is_number
 __all__ = ["Attribute", "Binned", "Column", "Schema"]
 
 Level: TypeAlias = str | bool | int | float
+LARGEST = 2.0**52  # levels that count as numbers, and their size over the range of all
 MISSING = "missing"  # label of the cell without a value, where a declaration names none
 
 
@@ -84,9 +85,20 @@ class Attribute:
         return tuple(map(str, self.levels if self.other in self.levels else (*self.levels, self.other)))
 
     @property
+    def numbers(self) -> Vector | None:
+        """More than two levels that are numbers; None for other levels, and for two, which have a share."""
+        if self.known == 2 or not all(is_number(each, -LARGEST, LARGEST) for each in self.levels):
+            return None
+        numbers = np.array(self.levels, dtype=np.float64)
+        return numbers if np.ptp(numbers) > np.abs(numbers).max() / LARGEST else None
+
+    @property
     def scaled(self) -> Vector:
-        """One number for each level, evenly spaced: -1 and 1 if there are two; 0 where there is no value."""
-        return np.append(np.linspace(-1.0, 1.0, self.known), np.zeros(self.size - self.known))
+        """One number for each level, from -1 to 1 and 0 without a value; evenly spaced if not numbers."""
+        spaced, numbers = np.linspace(-1.0, 1.0, self.known), self.numbers
+        if numbers is not None:
+            spaced = 2 * (numbers - numbers.min()) / np.ptp(numbers) - 1
+        return np.append(spaced, np.zeros(self.size - self.known))
 
     @property
     def units(self) -> NDArray[Any]:

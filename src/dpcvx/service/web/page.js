@@ -153,6 +153,8 @@ function moveTab(event) {
 const names = () => schema.attributes.map((attribute) => attribute.name);
 const attributeOf = (name) => schema.attributes.find((attribute) => attribute.name === name);
 const isNumber = (attribute) => "edges" in attribute;
+// Whether it has a mean: a number, levels that are numbers, or two levels, of which the second has a share.
+const hasMean = (attribute) => isNumber(attribute) || attribute.known === 2 || attribute.levels.every((level) => typeof level === "number");
 const MODELS = { logistic: "logistic: odds of a level", squared: "linear: mean", huber: "robust linear (Huber)", quantile: "median regression", smooth_hinge: "smooth hinge" };
 const kindOf = () => document.querySelector("input[name=kind]:checked").value;
 
@@ -178,8 +180,7 @@ function arrange() {
   $("target-label").textContent = kind === "mean" ? "Mean of" : "What should be explained?";
   $("features-label").textContent = kind === "marginal" ? "Attributes of the table" : "Explained by";
   for (const option of $("target").options) {
-    const attribute = attributeOf(option.value);
-    option.disabled = kind === "mean" && !isNumber(attribute) && attribute.known > 2;
+    option.disabled = ["mean", "regression"].includes(kind) && !hasMean(attributeOf(option.value));
   }
   const usable = [...$("target").options].filter((option) => !option.disabled);
   if ($("target").selectedOptions[0]?.disabled && usable.length) $("target").value = usable[0].value;
