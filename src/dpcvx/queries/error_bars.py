@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,6 +29,7 @@ NOISE_FAILURE, COMPARISON_FAILURE, MEASUREMENT_FAILURE, BIN_FAILURE = (
     part * (1 - CONFIDENCE) for part in (0.4, 0.25, 0.25, 0.1)
 )
 MOST_SHARES = 256  # cells of a query up to which its shares are estimated from the first release
+LEAST: float = default("queries.error_bars.LEAST")
 SHORTEST_REACH: float = default("queries.error_bars.SHORTEST_REACH")
 EDGE = 0.99  # share of the radius of a ball from which on coefficients count as at its edge
 FLAT = 1e-9  # smallest curvature relative to the largest one in a decrease
@@ -53,6 +55,8 @@ class PropagatedNoise:
     score: ScoreFunction | None = None  # of a regression: its mean gradient at other coefficients
     # of a mean: its variances by the numbers that stand for bins, for these records and over samples
     bins: tuple[float, float] = (0.0, 0.0)
+    # (k,): least standard error of each number of an answer; see `least_errors`
+    least: Vector | None = None
     shrunk: bool = False  # whether the edge of the set shrinks the answer; see `shrunk_by_set`
 
     @property
@@ -265,6 +269,31 @@ def table_estimate(query: CompiledQuery, measurements: Sequence[Measurement]) ->
     root = (C * noise[:, None])[1:].T
     cells = sum(math.prod(len(f) for f in each.features) for each in measurements)
     return TableEstimate(means @ C, root, len(measurements), cells)
+
+
+def least_errors(query: CompiledMeans, measurements: Sequence[Measurement]) -> Vector | None:
+    """Return the least standard error of counts of two attributes or more; None for other functions.
+
+    In a log-linear model the error of a cell is proportional to the cell to first order, so that cells which
+    are nearly 0 seem to be certain. A count is at least as uncertain as `LEAST` times the noise on the number
+    of people in its cells of two attributes, of those two attributes for which it is smallest.
+    """
+    largest, k = float(query.values.max(initial=0.0)), query.values.shape[1]
+    inside = query.values > 0
+    if len(query.sizes) < 2 or not largest or not (query.values[inside] == largest).all():
+        return None
+    inside, least = inside.reshape(*query.sizes, k), np.full(k, math.inf)
+    for pair in combinations(range(len(query.sizes)), 2):
+        attributes, sizes = (tuple(each[i] for i in pair) for each in (query.attributes, query.sizes))
+        cells = math.prod(sizes)
+        both = CompiledMeans(attributes, sizes, (), np.zeros((cells, 0)), query.description)
+        table = table_estimate(both, measurements)
+        if table is not None:
+            others = tuple(i for i in range(len(query.sizes)) if i not in pair)
+            chosen = inside.any(axis=others).reshape(cells, k).astype(np.float64)
+            least = np.minimum(least, np.linalg.norm(chosen.T @ table.root, axis=1))
+    floor: Vector = np.where(np.isfinite(least), LEAST * largest * least, 0.0)
+    return floor
 
 
 def released_table(

@@ -20,6 +20,7 @@ from dpcvx.queries.error_bars import (
     Bound,
     PropagatedNoise,
     curvature_and_sampling,
+    least_errors,
     mean_bound,
     propagate,
     reach,
@@ -34,7 +35,7 @@ from dpcvx.queries.measuring import MeasuredAnswer
 from dpcvx.queries.mechanisms import NoisyHistogram, PublicAnswer
 from dpcvx.queries.multiplicative_weights import agree, listed_functions, log_factor, step_size
 from dpcvx.queries.number_errors import BinErrors, MeanOfBins
-from dpcvx.queries.query import Count
+from dpcvx.queries.query import Count, Mean
 from dpcvx.queries.readings import Reading
 from dpcvx.queries.regression import Regression
 from dpcvx.queries.schema import Binned, Column
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 __all__ = ["PublicSide"]
 
 MANY_MISSING: float = default("queries.public_side.MANY_MISSING")
+CONSTANTS = np.linspace(-6.0, 6.0, 241)  # scores among which the best constant is looked for
 SEEN = 2.0  # people of a level are visible if its noisy share is above this many standard deviations
 SIGNIFICANT = 3.0  # standard deviations of a sum of squares above its mean
 MEANS = b"means"  # begins a lesson that consists of measured means
@@ -93,9 +95,14 @@ class PublicSide:
             return public, PropagatedNoise(None, None)
         inside = self._local.inside(compiled.attributes) if self._local is not None else self._warm
         released = inside if not self._measured else self._warm, self._measured
-        return public, propagate(
-            compiled, self.histogram, theta, *released, n=self._plan.n, cell_noise=deviation
-        )
+        noise = propagate(compiled, self.histogram, theta, *released, n=self._plan.n, cell_noise=deviation)
+        if isinstance(compiled, CompiledMeans) and not self._is_corrected(compiled.attributes):
+            noise = replace(noise, least=least_errors(compiled, inside))
+        return public, noise
+
+    def _is_corrected(self, attributes: Collection[int]) -> bool:
+        """Whether a measurement after the first release contains all of some attributes."""
+        return any(set(attributes) <= set(m.attributes) for each in self._measured for m in each)
 
     def mean_of_bins(self, compiled: CompiledQuery) -> MeanOfBins | None:
         """Return the errors of a mean by the numbers that stand for bins; None for other queries."""
@@ -151,29 +158,40 @@ class PublicSide:
             cells = [k for k in allowed_cells(attribute, query.where) if not self._is_bin(attribute, k)]
             labels = [attribute.labels[cell] for cell in cells]
             if query.where or not isinstance(self._plan.start, NoisyMarginals):
-                seen = self._are_visible(name, labels, query.where) if labels else []
+                seen = self._are_visible(name, [[each] for each in labels], query.where) if labels else []
             else:
                 shares, noise = self._released_shares(name)
                 seen = [float(shares[cell]) >= SEEN * noise for cell in cells]
             found += [(name, label) for label, visible in zip(labels, seen, strict=True) if not visible]
         return tuple(found)
 
+    def hides_mean(self, compiled: CompiledQuery) -> bool:
+        """Return whether too few people are visible who satisfy the condition of a mean."""
+        query = compiled.description
+        if not isinstance(query, Mean) or not query.where or self._plan.start is None:
+            return False
+        (name, labels), *others = query.where.items()
+        return not self._are_visible(name, [labels], dict(others))[0]
+
     @staticmethod
     def _is_bin(attribute: Column, cell: int) -> bool:
         return isinstance(attribute, Binned) and cell not in missing_cells(attribute)
 
     def _are_visible(
-        self, name: str, labels: Sequence[str], where: Mapping[str, Sequence[str]]
+        self, name: str, parts: Sequence[Sequence[str]], where: Mapping[str, Sequence[str]]
     ) -> list[bool]:
-        """Whether numbers of people are above `SEEN` of their predicted errors, if these are known."""
+        """Whether numbers of people are above `SEEN` of their predicted errors, if these are known.
+
+        `parts`: levels of the attribute for each number; `where`: a condition on other attributes.
+        """
         schema, n = self._plan.universe.schema, self._plan.n
-        counts = [Count({**where, name: [label]}).compile(schema, n) for label in labels]
+        counts = [Count({**where, name: part}).compile(schema, n) for part in parts]
         values = np.concatenate([each.gradients(np.zeros(1)) for each in counts], axis=1)
-        first = counts[0]
-        query = CompiledMeans(first.attributes, first.sizes, tuple(labels), values, first.description)
+        first, k = counts[0], len(parts)
+        names = tuple(map(str, range(k)))
+        query = CompiledMeans(first.attributes, first.sizes, names, values, first.description)
         public, noise = self.answer(query)
-        k = len(labels)
-        errors = standard_errors(Reading(tuple(labels), np.eye(k), np.zeros(k)), noise, n)
+        errors = standard_errors(Reading(names, np.eye(k), np.zeros(k)), noise, n)
         return [True] * k if errors is None else (public.theta >= SEEN * errors).tolist()
 
     def missing_targets(self, compiled: CompiledQuery) -> float:
@@ -265,7 +283,24 @@ class PublicSide:
             found.append(Bound("comparison", np.full(len(query.names), below) + farthest))
         elif isinstance(query, CompiledRegression | WideRegression):
             found.append(Bound("comparison", np.array([below]), is_excess=True))
-        return min((each for each in found if each.error < query.scale), key=lambda b: b.error, default=None)
+        most = query.scale
+        if isinstance(query, CompiledRegression | WideRegression):
+            most = min(most, self._constant_loss(query))
+        return min((each for each in found if each.error < most), key=lambda b: b.error, default=None)
+
+    def _constant_loss(self, query: CompiledRegression | WideRegression) -> float:
+        """Return the loss of the best constant prediction by the histogram.
+
+        A bound on an excess loss that is above it says nothing: a constant has no more excess.
+        """
+        if isinstance(query, WideRegression):
+            shares = self.histogram.marginal(query.attributes[:1]).ravel()
+            weights, y, loss = shares * query.present, query.target, query.problem.loss
+        else:
+            weights, y, loss = self.marginal(query) * query.X.any(axis=1), query.y, query.rounded_loss
+        values = np.unique(y)
+        parts = np.array([weights[y == value].sum() for value in values])
+        return min(float(parts @ loss.value(np.full(len(values), c), values)) for c in CONSTANTS)
 
     def shows_error(self, measured: MeasuredAnswer) -> bool:
         """Return whether measured means differ from the histogram by more than noise explains.
