@@ -293,7 +293,7 @@ def _data_router() -> APIRouter:
         rows: Annotated[int, Query(ge=1, le=1_000_000)] = 10_000,
         format: Literal["csv", "parquet"] = "csv",
     ) -> Response:
-        """Synthetic records drawn from the public histogram; they use no budget, however many."""
+        """Synthetic records drawn from the public histogram or the released tables; they use no budget."""
         state = _state(request)
         body = await state.in_turn(key, state.analysts.synthetic, rows, format)
         headers = {

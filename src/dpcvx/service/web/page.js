@@ -5,6 +5,8 @@
 const API = "/api/v1";
 const $ = (id) => document.getElementById(id);
 const LARGEST_CHART = 60; // values; more of them are shown in the table alone
+const LONG = 6; // an interval so many times longer than the median does not decide the scale of a chart
+const LARGEST_HISTOGRAM = 2 ** 24; // cells; where there are more, answers come from the released tables
 const TABS = ["ask", "data", "history", "synthetic", "promise"];
 let key = sessionStorage.getItem("key") || "";
 let schema = null;
@@ -331,7 +333,7 @@ async function report(part, name, answer) {
     const shown = answer.coefficients
       .filter((one) => !/\(baseline\)$|=total(,|$)/.test(one.name) && !(regression && one.name === "intercept"))
       .map((one) => ({ name: one.name, estimate: one.estimate, low: population ? one.population_low : one.low, high: population ? one.population_high : one.high }));
-    if (shown.length > 1 && shown.length <= LARGEST_CHART) body.querySelector("h2").after(chart(shown, answer.confidence, part.clientWidth || $("answer").clientWidth - 32));
+    if (shown.length > 1 && shown.length <= LARGEST_CHART) body.querySelector("h2").after(chart(shown, answer.confidence, part.clientWidth || $("answer").clientWidth - 32, regression));
   }
   const tools = make(
     "div",
@@ -386,43 +388,64 @@ function lines(text, letters) {
   return found.map((line) => line.trim());
 }
 
+// The values that decide the scale of a chart: of coefficients, those with an interval that is not far longer
+// than the others. Few people, or the edge of the set of coefficients, make an interval that long.
+function forScale(values, regression) {
+  const known = values.filter((one) => (one.low ?? null) !== null);
+  if (!regression || !known.length) return values;
+  const lengths = known.map((one) => one.high - one.low).sort((a, b) => a - b);
+  const usual = known.filter((one) => one.high - one.low <= LONG * lengths[Math.floor((lengths.length - 1) / 2)]);
+  return usual.length ? usual : known;
+}
+
 // A dot for each estimate and a bar for its interval, on a common scale; one unit is one pixel.
-function chart(values, confidence, room) {
+function chart(values, confidence, room, regression) {
   const width = Math.max(280, Math.min(760, room || 760));
   const labels = values.map((one) => lines(one.name, width < 500 ? 16 : 30));
   const left = 12 + 8 * Math.max(...labels.flat().map((line) => line.length));
   const [right, line] = [width - 16, 16];
   const tops = labels.map((_, place) => labels.slice(0, place).reduce((sum, one) => sum + one.length * line + 10, 2));
   const bottom = tops.at(-1) + labels.at(-1).length * line + 14;
-  const ends = values.flatMap((one) => [one.low ?? one.estimate, one.high ?? one.estimate, 0]);
+  const ends = forScale(values, regression).flatMap((one) => [one.low ?? one.estimate, one.high ?? one.estimate, 0]);
   const [low, high] = [Math.min(...ends), Math.max(...ends)];
   const pad = (high - low || 1) * 0.04;
-  const x = (value) => left + ((value - low + pad) / (high - low + 2 * pad)) * (right - left);
+  const inside = (value) => Math.max(low - pad, Math.min(high + pad, value));
+  const x = (value) => left + ((inside(value) - low + pad) / (high - low + 2 * pad)) * (right - left);
   const parts = [draw("line", { class: "axis", x1: left, x2: right, y1: bottom, y2: bottom })];
   for (const tick of ticks(low - pad, high + pad, Math.max(3, Math.floor((right - left) / 90)))) {
     parts.push(draw("text", { class: "tick", x: x(tick), y: bottom + 18, "text-anchor": "middle" }, tick.toLocaleString("en")));
   }
   parts.push(draw("line", { class: "zero", x1: x(0), x2: x(0), y1: 0, y2: bottom }));
+  const some = values.some((one) => (one.low ?? null) !== null);
+  let cut = false;
   values.forEach((one, place) => {
     const y = tops[place] + (labels[place].length * line) / 2 + 4;
+    const known = (one.low ?? null) !== null && (one.high ?? null) !== null;
     labels[place].forEach((text, k) => parts.push(draw("text", { x: left - 10, y: tops[place] + (k + 1) * line, "text-anchor": "end" }, text)));
-    if ((one.low ?? null) !== null && (one.high ?? null) !== null) {
-      parts.push(draw("line", { class: "interval", x1: x(one.low), x2: x(one.high), y1: y, y2: y }));
+    if (known) parts.push(draw("line", { class: "interval", x1: x(one.low), x2: x(one.high), y1: y, y2: y }));
+    const outside = [one.estimate, ...(known ? [one.low, one.high] : [])].some((value) => value !== inside(value));
+    cut = cut || outside;
+    if (one.estimate === inside(one.estimate)) {
+      parts.push(draw("circle", { class: some && !known ? "estimate faint" : "estimate", cx: x(one.estimate), cy: y, r: 4.5 }));
     }
-    parts.push(draw("circle", { class: "estimate", cx: x(one.estimate), cy: y, r: 4.5 }));
   });
-  const intervals = values.some((one) => (one.low ?? null) !== null) ? ` with ${Math.round(100 * confidence)} % intervals` : "";
-  const title = `Estimates${intervals}; the table below has the numbers.`;
+  const intervals = some ? ` with ${Math.round(100 * confidence)} % intervals` : "";
+  const ending = cut ? " What lies beyond the chart is cut." : "";
+  const title = `Estimates${intervals}; the table below has the numbers.${ending}`;
   const picture = draw("svg", { viewBox: `0 0 ${width} ${bottom + 26}`, width, role: "img", "aria-label": title }, ...parts);
   return make("figure", {}, picture, make("figcaption", {}, title));
 }
 
+// Round numbers between two ends, at least two of them.
 function ticks(low, high, most = 4) {
   const rough = (high - low) / most;
   const power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 5, 10].map((m) => m * power).find((candidate) => candidate >= rough);
-  const found = [];
-  for (let k = Math.ceil(low / step); k * step <= high; k += 1) found.push(Number((k * step).toPrecision(12)));
+  const steps = [0.1, 0.2, 0.5, 1, 2, 5, 10].map((m) => m * power);
+  let found = [];
+  for (let place = steps.findIndex((step) => step >= rough); place >= 0 && found.length < 2; place -= 1) {
+    found = [];
+    for (let k = Math.ceil(low / steps[place]); k * steps[place] <= high; k += 1) found.push(Number((k * steps[place]).toPrecision(12)));
+  }
   return found;
 }
 
@@ -435,7 +458,14 @@ function showData() {
   const whose = person
     ? "Each person counts once and is protected with all rows."
     : "Each row counts once and is protected by itself.";
+  $("synthetic-source").textContent = released();
   $("data-words").textContent = `${schema.data}: ${number(schema.units)} ${person ? "persons" : "rows"}. ${whose}`;
+}
+
+// What answers and synthetic records come from.
+function released() {
+  const cells = schema.attributes.reduce((product, attribute) => product * attribute.labels.length, 1);
+  return cells <= LARGEST_HISTOGRAM ? "public histogram" : "released tables";
 }
 
 async function showBudget() {
@@ -445,7 +475,7 @@ async function showBudget() {
   $("gauge").setAttribute("aria-valuemax", left.epsilon);
   $("gauge").setAttribute("aria-valuenow", left.remaining);
   $("budget-words").textContent =
-    `Privacy budget: ${number(left.remaining)} of ε = ${number(left.epsilon)} is left for new measurements; answers from the public histogram cost nothing. ` +
+    `Privacy budget: ${number(left.remaining)} of ε = ${number(left.epsilon)} is left for new measurements; answers from the ${released()} cost nothing. ` +
     `You asked ${number(left.queries_today)} of ${number(left.queries_per_day)} queries today.`;
 }
 
