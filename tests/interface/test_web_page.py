@@ -244,10 +244,11 @@ def test_counts_means_and_tables_are_asked_with_conditions(page, engine):
 @needs_browser
 def test_the_form_offers_only_what_can_be_answered(page):
     page.enter_and_wait()
-    Select(page.find("#target")).select_by_value("region")
+    assert not page.find("#target option[value=region]").is_enabled()  # its levels have no mean
+    Select(page.find("#target")).select_by_value("age")
     assert page.find("#loss").get_attribute("value") == "squared"
     assert not page.find("#loss option[value=logistic]").is_enabled()
-    assert not page.find("input[name=feature][value=region]").is_enabled()
+    assert not page.find("input[name=feature][value=age]").is_enabled()
     page.choose("mean")
     assert not page.find("#target option[value=region]").is_enabled()
     assert page.find("#target").get_attribute("value") != "region"
@@ -497,3 +498,30 @@ def test_the_interface_is_rendered_from_its_description(page, width):
     assert page.find("#file").get_attribute("href").startswith("data:application/json")
     wide = page.driver.execute_script("return document.documentElement.scrollWidth")
     assert wide <= WIDTHS[width][0]
+
+
+@needs_browser
+def test_what_nobody_knows_does_not_decide_the_scale_of_a_chart(page):
+    """Intervals up to the edge of the set made all others invisible, and a narrow chart had too few ticks."""
+    page.enter_and_wait()
+    values = "[[-1, 1, 0], [-0.5, 1, 0.2], [-40, 40, 30], [null, null, 9]]"
+    rows = f"{values}.map(([low, high, estimate], k) => ({{name: 'x=' + k, low, high, estimate}}))"
+    assert page.driver.execute_script(f"return forScale({rows}, true).length") == 2
+    assert page.driver.execute_script(f"return forScale({rows}, false).length") == 4  # of a table
+    picture = page.driver.execute_script(f"return chart({rows}, 0.95, 350, true).outerHTML")
+    assert "What lies beyond the chart is cut" in picture
+    assert picture.count("<circle") == 2  # the other two are beyond the ends
+    assert picture.count('class="interval"') == 3
+    assert picture.count('class="tick"') >= 2
+    for low, high in ((-4.2, 4.2), (0, 1), (-0.02, 0.13), (0.9, 1.05), (-0.9, 0.3), (3, 17_000)):
+        assert len(page.driver.execute_script(f"return ticks({low}, {high}, 3)")) >= 2
+    faint = "[{name: 'a', low: -1, high: 1, estimate: 0}, {name: 'b', low: null, high: null, estimate: 0.5}]"
+    assert "estimate faint" in page.driver.execute_script(f"return chart({faint}, 0.95, 350, true).outerHTML")
+
+
+@needs_browser
+def test_the_page_names_a_histogram_only_where_there_is_one(page):
+    page.enter_and_wait()
+    assert "answers from the public histogram cost nothing" in page.find("#budget-words").text
+    wide = "schema.attributes = Array(30).fill(schema.attributes[0]); return released()"
+    assert page.driver.execute_script(wide) == "released tables"
