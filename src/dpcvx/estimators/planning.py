@@ -431,6 +431,8 @@ class Planning(Parameters):
         if coordinates is not None:
             inner, intercept = coordinates.inner(problem), STANDARDISED_INTERCEPT * coordinates.intercept
         joint = None if coordinates is None else joint_clip(inner, coordinates.residual)
+        if coordinates is None and self.uncertainty:
+            intercept = 0.0  # nobody asks for the classes' shares; errors are those of the descent alone
         candidates = self._candidates(inner, n, budget, intercept, joint=joint)
         if coordinates is not None:
             if self.uncertainty and self.solver == "auto":
@@ -507,8 +509,8 @@ class Planning(Parameters):
         cost; `joint`: clip of the norm of several scaled residuals.
         """
         kept = (problem.d - 1,) if self.fit_intercept else ()  # the intercept is the last feature
-        if problem.loss.link != "logit" or self.uncertainty:
-            intercept = 0.0  # standard errors are those of the descent without a step beside it
+        if problem.loss.link != "logit":
+            intercept = 0.0
         n_iter = None if self.n_iter is None else int(self.n_iter)
         # Standard errors are those of the loss's own minimiser.
         clip = joint or (residual_clip(problem) if self.uncertainty else default_clip(problem, n, budget))

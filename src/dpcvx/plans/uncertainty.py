@@ -8,15 +8,20 @@ the law of the step's error is known:
 
 to first order, E being the noise of the Hessian and delta the whole displacement: the step and its error.
 
-To second order the curvature of a logistic loss falls with the distance from 0, so that noise moves its
-minimiser farther outwards than inwards. If F is the objective with the mean noise of the gradients as a
-linear term, T its third derivative, V the covariance of the estimate's error, C that of the points around
-their mean and s the step, then
+The Hessian of a logistic loss changes on the way. That at the end of the step follows from the released one
+if features are normal (`logistic_bias.after_step`). The step ends where the gradient, changed accordingly, is
+0, and errors are those of the Hessian there. Half of the difference from a Newton step is added to standard
+errors, since features are not normal.
 
-    E estimate - theta* = -H^-1 T [V + C - s s^T] / 2:
+The curvature of a logistic loss falls with the distance from 0, so that noise moves its minimiser farther
+outwards than inwards. If F is the objective with the mean noise of the gradients as a linear term, T its
+third derivative, V the covariance of the estimate's error and C that of the points around their mean, then
+to second order
 
-the minimiser of F is off by -H^-1 T [V]/2, the mean of gradients is that at the mean of the points and
-T [C]/2, and the Newton step ends H^-1 T [s s^T]/2 from the minimiser. This is taken away.
+    E estimate - theta* = -H^-1 T [V + C] / 2:
+
+the minimiser of F is off by -H^-1 T [V]/2, and the mean of gradients is that at the mean of the points and
+T [C]/2. This is taken away.
 """
 
 from __future__ import annotations
@@ -28,7 +33,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpcvx.arrays import Vector
-from dpcvx.plans.logistic_bias import third_derivative
+from dpcvx.plans.logistic_bias import LEAST_CURVATURE, after_step, third_derivative
 
 __all__ = [
     "CLUSTER",
@@ -69,6 +74,9 @@ STUDENT = (1.96**2 + 1) / 2
 # them are hidden too: those that are seen there are the few in which noise happens to add curvature, and
 # their intervals would be too short. The mean depends little on the noise in one direction.
 SEEN_ON_AVERAGE = 2.5
+STEPS = 12  # by which the minimiser of a logistic loss is found; five are usually enough
+LEAST_LEFT = 0.25  # of a curvature, at the end of a step that is trusted
+DOUBT = 0.5  # of the difference between the step to the minimiser and a Newton step, as a standard error
 LEAST_EIGENVALUE = 0.25  # of the covariance of the mean gradient, in units of that of its privacy noise
 
 
@@ -101,6 +109,7 @@ class Curvature:
     constant: Vector | None = None
     # symmetric matrix D, shape (d, d): the Hessian is D hessian D, where far records were clipped in it
     scale: Vector | None = None
+    log_odds: float = 0.0  # of logistic loss: score of every record at theta = 0
 
     def covariance_of_gradient(self, records: Vector) -> Vector:
         """Return the covariance of one record's gradient, shape (d, d).
@@ -111,6 +120,9 @@ class Curvature:
         usual: Vector = self.dispersion * records
         if self.meat is None:
             return usual
+        if self.constant is not None:
+            parts = self._parts(records)
+            return usual + parts @ (self.meat - usual) @ parts
         weight = self._weight(records)
         return weight * self.meat + (1 - weight) * usual
 
@@ -123,9 +135,26 @@ class Curvature:
         """
         if self.meat is None:
             return np.zeros_like(records)
+        if self.constant is not None:
+            parts = self._parts(records)
+            return self.meat_deviation * parts @ parts + self.dispersion_deviation / math.sqrt(2) * (
+                records - parts @ records @ parts
+            )
         weight = self._weight(records)
         own: Vector = weight * self.meat_deviation * np.eye(len(records))
         return own + (1 - weight) * self.dispersion_deviation / math.sqrt(2) * records
+
+    def _parts(self, records: Vector) -> Vector:
+        """Return A, shape (d, d), so that A meat A has the meat's weight in every direction of the Hessian.
+
+        Curvatures of logistic loss differ by far more than those of squared loss: in the direction of a
+        strong predictor of a rare class the meat may be small beside its noise.
+        """
+        values, axes = np.linalg.eigh(records)
+        difference = (USUAL_DIFFERENCE * self.dispersion * np.maximum(values, 0.0)) ** 2
+        noise = max(self.meat_deviation**2, 1e-300)
+        found: Vector = axes * np.sqrt(difference / (difference + noise)) @ axes.T
+        return found
 
     def _weight(self, records: Vector) -> float:
         """Return the weight of the meat beside dispersion * records."""
@@ -254,20 +283,35 @@ def one_step(fit: Vector, steepness: Steepness, curvature: Curvature, *, n: int,
         records = scale @ records @ scale
     step = inverse @ steepness.gradient
     sampling = curvature.covariance_of_gradient(records) / n
+    unsure = curvature.noise_of_covariance(records) / n
+    wider, doubt = np.eye(d), np.zeros((d, d))
+    if curvature.constant is not None:
+        hidden, step, inverse, later, plain = _curved_step(values, axes, hidden, steepness, curvature)
+        lost = axes[:, hidden] @ axes[:, hidden].T
+        carried = _root(later) @ _root(records, -0.5)
+        sampling, unsure = _mapped(sampling, carried), _mapped(unsure, carried)
+        # Standard errors are proportional to the inverse of a curvature that has noise. The mean of the
+        # inverse is larger than the inverse, but the directions that are seen are those where noise adds
+        # curvature: nothing is taken away.
+        relative = np.where(hidden, 0.0, 2 * curvature.deviation**2 / np.where(hidden, 1.0, values) ** 2)
+        wider = axes * np.sqrt(1 + 2 * STUDENT * relative) @ axes.T
+        doubt = DOUBT**2 * np.outer(step - plain, step - plain)
+        curvature = replace(curvature, hessian=later)
     gradient = _at_least(
         steepness.deviation**2 * np.eye(d) + sampling, LEAST_EIGENVALUE * steepness.deviation**2
     )
-    gradient = _with_student_quantiles(gradient, curvature.noise_of_covariance(records) / n)
+    gradient = _with_student_quantiles(gradient, unsure)
     covariance = np.zeros((d, d))
     for _ in range(ROUNDS):
         displacement = scale @ (np.outer(step, step) + covariance) @ scale
         of_hessian = curvature.deviation**2 * (np.trace(displacement) * np.eye(d) + displacement)
         noise = gradient + scale @ of_hessian @ scale
         covariance = inverse @ noise @ inverse
+    covariance = _mapped(covariance, wider) + doubt
     estimate = steepness.point - step + lost @ (fit - steepness.point)
     if curvature.constant is not None:
         scatter = np.zeros((d, d)) if steepness.scatter is None else steepness.scatter
-        spread = covariance + scatter - np.outer(step, step)
+        spread = covariance + scatter
         estimate = estimate + inverse @ _half_third_derivative(estimate, curvature, inverse, spread, noise)
     return Uncertainty(
         estimate,
@@ -277,6 +321,68 @@ def one_step(fit: Vector, steepness: Steepness, curvature: Curvature, *, n: int,
         sampling=inverse @ _at_least(sampling, 0.0) @ inverse,
         hidden=reach**2 * lost if hidden.any() else None,
     )
+
+
+def _curved_step(
+    values: Vector, axes: Vector, hidden: Vector, steepness: Steepness, curvature: Curvature
+) -> tuple[Vector, Vector, Vector, Vector, Vector]:
+    """Return hidden directions, the step to the minimiser of a logistic loss, and the Newton step.
+
+    Between them are the inverse of the Hessian at the step's end, and that Hessian. The smallest curvature
+    that is seen counts as hidden while the step is so long that curvatures at its end cannot be trusted.
+
+    `values`, `axes`: eigenvalues and eigenvectors of the released Hessian; `hidden`: of each, whether noise
+    hides it.
+    """
+    hidden = hidden.copy()
+    while True:
+        inverse = (axes / np.where(hidden, np.inf, values)) @ axes.T
+        plain = inverse @ steepness.gradient
+        if hidden.all():
+            return hidden, plain, inverse, curvature.hessian, plain
+        found = _bent_step(axes[:, ~hidden], steepness, curvature)
+        if found is not None:
+            return hidden, *found, plain
+        hidden[np.flatnonzero(~hidden)[0]] = True  # eigenvalues ascend
+
+
+def _bent_step(
+    seen: Vector, steepness: Steepness, curvature: Curvature
+) -> tuple[Vector, Vector, Vector] | None:
+    """Return the step to the minimiser of a logistic loss, the inverse of the Hessian there, and the Hessian.
+
+    The Hessian falls on the way to the minimiser of a loss whose classes are rare or told apart well, and a
+    Newton step ends before it. `after_step` says how steep the loss is on the way; its equation is solved by
+    Newton steps that move scores by a standard deviation of one or less. None if the curvature in some
+    direction falls below a quarter of what was released.
+
+    `seen`: orthonormal directions that noise does not hide, shape (d, k).
+    """
+    hessian, constant = curvature.hessian, curvature.constant
+    if constant is None:
+        return None
+    theta = steepness.point + curvature.log_odds * constant
+    mean = max(float(constant @ hessian @ constant), LEAST_CURVATURE)
+    ridge = curvature.ridge * np.eye(seen.shape[1])
+    least = LEAST_LEFT * (seen.T @ hessian @ seen + ridge)
+    moved = np.zeros(len(seen))
+    for _ in range(STEPS):
+        later, change = after_step(hessian, constant, theta, moved)
+        inner = seen.T @ later @ seen + ridge
+        if np.linalg.eigvalsh(inner - least)[0] <= 0:
+            return None
+        left = seen.T @ (steepness.gradient + change + curvature.ridge * moved)
+        more = np.linalg.solve(inner, left)
+        moved = moved - seen @ more / max(1.0, math.sqrt(more @ inner @ more / mean))
+    return -moved, seen @ np.linalg.solve(inner, seen.T), later
+
+
+def _root(matrix: Vector, power: float = 0.5) -> Vector:
+    """Return a power of a symmetric matrix; 0 where an eigenvalue is not positive."""
+    values, axes = np.linalg.eigh(matrix)
+    positive = values > 1e-12 * max(values[-1], 1e-12)
+    found: Vector = axes * np.where(positive, np.where(positive, values, 1.0) ** power, 0.0) @ axes.T
+    return found
 
 
 def _half_third_derivative(
@@ -290,7 +396,7 @@ def _half_third_derivative(
         return np.zeros_like(estimate)
     found = np.zeros_like(estimate)
     for _ in range(ROUNDS):
-        theta = estimate + inverse @ found
+        theta = estimate + inverse @ found + curvature.log_odds * curvature.constant
         found = third_derivative(curvature.hessian, curvature.constant, theta, spread) / 2
         found /= max(1.0, math.sqrt(found @ np.linalg.solve(noise, found)))
     return found

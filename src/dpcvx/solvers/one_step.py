@@ -60,6 +60,7 @@ MOST_SCALE = 16.0  # of a mean square of far records that were clipped in the He
 USUAL_VARIANCE = 0.7  # of standardised features with correlations of 0.3, in all directions but one
 SEEN_BY: float = default("solvers.one_step.SEEN_BY")
 MOST_BEND: float = default("solvers.one_step.MOST_BEND")
+BEND_OF_LABELS: float = default("solvers.one_step.BEND_OF_LABELS")
 PULL: tuple[float, float] = default("solvers.one_step.PULL")
 PULLED_BY: float = default("solvers.one_step.PULLED_BY")
 
@@ -108,6 +109,7 @@ class OneStep(Solver):
     squares: tuple[float, ...] = field(default=(), repr=False)  # released mean squares, 0 for unknown ones
     # value of the last feature of every record, for logistic loss; 0 if it has no such feature
     last_feature: float = field(default=0.0, repr=False)
+    log_odds: float = field(default=0.0, repr=False)  # released, of the second class, where the fit starts
 
     def __post_init__(self) -> None:
         if not 0 < self.share < 1:
@@ -136,6 +138,15 @@ class OneStep(Solver):
     def with_records(self, plan: Plan, n: int) -> OneStep:
         """Return the fit with the step sizes of n records."""
         return replace(self, solver=self.solver.with_records(self._fit(plan), n))
+
+    @property
+    def uses_log_odds(self) -> bool:
+        """Whether the inner fit starts at the log-odds of the classes."""
+        return self.solver.uses_log_odds
+
+    def with_log_odds(self, plan: Plan, value: float) -> OneStep:
+        """Return the fit that starts at these log-odds of the second class."""
+        return replace(self, solver=self.solver.with_log_odds(self._fit(plan), value), log_odds=value)
 
     def with_redundant(self, directions: Vector) -> OneStep:
         """Return the fit whose Newton step leaves redundant directions alone."""
@@ -201,6 +212,7 @@ class OneStep(Solver):
             unsure,
             constant,
             np.diag(scale) if (scale > 1).any() else None,
+            self.log_odds,
         )
         reach = problem.C.norm(2, problem.size)
         step = partial(one_step_across, np.array(self.redundant)) if self.redundant else one_step
@@ -394,6 +406,9 @@ def with_uncertainty(
 ) -> Solver:
     """Return the solver that fits like another one and states its uncertainty.
 
+    Curvatures of labels are clipped at 1.5 or less: where a class is rare they are small, noise is
+    proportional to the limit, and far records, whose labels are known well, add little.
+
     `solver`: if it standardises, the step is made in its coordinates, with rows of which few are shortened;
     `share`: of mu^2 for the Hessian; `loss`: of the problem; `far`: reach of cells where gradients are
     clipped; `bend`, `pull`: see `largest_bend` and `largest_pull`.
@@ -423,6 +438,8 @@ def with_uncertainty(
             last_feature=INTERCEPT if curved else 0.0,
         )
         limit = pull if shrink == "labels" else solver.pull
+        if shrink == "labels":
+            bend = min(bend, BEND_OF_LABELS)
         return replace(
             solver, solver=step, stretch=stretch, reach=reach, shrink=shrink, bend=bend, pull=limit
         )
