@@ -23,6 +23,10 @@ CORRELATION = 0.3
 WIDE, TARGET_WIDE = 10.0, 40.0
 LEVELS = {"region": ("north", "south", "west", "east"), "sex": ("f", "m", "x")}
 SHARES = {"region": (0.4, 0.3, 0.2, 0.1), "sex": (0.5, 0.4, 0.1)}
+# log-odds at the mean: 40 % of the people are in the second class, or 4 to 5 %; and standard deviations of
+# log-odds, over that of other cells, 1.5
+STARTS = {"even": -0.5, "rare": -4.2, "rare 2": -4.6, "rare 3": -6.0}
+SPREADS = {"rare 2": 2 / 1.5, "rare 3": 3 / 1.5}
 FIGURES = ("seeds", "warned", "covered", "error", "std", "goodness", "bias")
 # (model, law of features, law of errors or share of the second class, records, features, epsilon)
 CELLS = [
@@ -59,6 +63,13 @@ CELLS = [
     ("logistic", "normal", "rare", 20_000, 5, 1.0),
     ("logistic", "normal", "rare", 20_000, 5, 4.0),
     ("logistic", "skewed", "rare", 20_000, 5, 4.0),
+    ("logistic", "normal", "rare 2", 20_000, 2, 4.0),
+    ("logistic", "normal", "rare 3", 20_000, 2, 4.0),
+    ("logistic", "normal", "rare 2", 100_000, 2, 1.0),
+    ("logistic", "normal", "rare 3", 100_000, 2, 1.0),
+    ("logistic", "normal", "rare 3", 100_000, 5, 4.0),
+    ("logistic", "skewed", "rare 2", 20_000, 2, 8.0),
+    ("logistic", "skewed", "rare 3", 100_000, 5, 4.0),
     ("logistic", "levels", "even", 20_000, 2, 1.0),
     ("logistic", "levels", "even", 20_000, 2, 4.0),
     ("logistic", "skewed", "even", 1_000_000, 5, 1.0),
@@ -73,6 +84,12 @@ def coefficients(kind, law, d):
     return np.concatenate([coef, [0.4, -0.3, 0.5], [0.2, -0.6]]) if law == "levels" else coef
 
 
+def true_coefficients(cell):
+    """Coefficients of a cell, whose scores may have a standard deviation of its own."""
+    kind, law, errors, _, d, _ = cell
+    return SPREADS.get(errors, 1.0) * coefficients(kind, law, d)
+
+
 def draw(cell, rng):
     """Features and target of one repetition."""
     kind, law, errors, n, d, _ = cell
@@ -80,7 +97,7 @@ def draw(cell, rng):
     X = rng.normal(size=(n, d)) @ np.linalg.cholesky(covariance).T
     if law == "skewed":
         X = rng.gamma(1 - CORRELATION, size=(n, d)) + rng.gamma(CORRELATION, size=(n, 1)) - 1
-    coef = coefficients(kind, law, d)
+    coef = true_coefficients(cell)
     z, table = X @ coef[:d], X
     if law == "levels":
         table, place = pd.DataFrame(X, columns=[f"x{j}" for j in range(d)]), d
@@ -90,7 +107,7 @@ def draw(cell, rng):
             table[name], place = np.array(levels)[codes], place + len(levels) - 1
     if kind == "linear":
         return table, z + 1 + spread(errors, X[:, 0], rng)
-    start = {"even": -0.5, "rare": -4.2}[errors]  # 40 and 4 to 5 % are in the second class
+    start = STARTS[errors]
     return table, (rng.uniform(size=n) < 1 / (1 + np.exp(-start - z))).astype(int)
 
 
@@ -130,7 +147,7 @@ def measure(cell, options, before):
 
     before: figures of earlier repetitions, or {}
     """
-    truth = coefficients(*cell[:2], cell[4])
+    truth = true_coefficients(cell)
     first = int(before.get("seeds", 0))
     # Cells have draws of their own: the luck of one set of people would be that of all cells with this law.
     rng = np.random.default_rng([1, first, zlib.crc32(name_of(cell).encode())])
