@@ -1,5 +1,6 @@
 """Intervals: exact without noise, right on average with it, priced once, only where they were asked for."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -13,7 +14,7 @@ from dpcvx.errors import Incompatible, NotReleased
 from dpcvx.events import count_leaves, from_plain
 from dpcvx.mechanisms import NoisyGradient, NoisySecondMoments, PerturbedMinimiser
 from dpcvx.noise import SeededGenerator
-from dpcvx.plans.logistic_bias import third_derivative
+from dpcvx.plans.logistic_bias import after_step, third_derivative
 from dpcvx.plans.uncertainty import Curvature, Steepness, Uncertainty, average, one_step, one_step_across
 from dpcvx.solvers import (
     NoisyFrankWolfe,
@@ -207,6 +208,100 @@ def test_the_third_derivative_of_normal_records_follows_from_their_hessian():
     true = X.T @ (curvature * (1 - 2 * p) * np.sum(X @ spread * X, axis=1)) / len(X)
     found = third_derivative(hessian, np.array([0, 0, 2.0]), theta, spread)
     assert np.linalg.norm(found - true) < 0.1 * np.linalg.norm(true)
+
+
+def hessian_of(X, theta):
+    p = 1 / (1 + np.exp(-X @ theta))
+    return X.T @ (X * (p * (1 - p))[:, None]) / len(X)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.9])
+def test_the_hessian_after_a_step_follows_from_the_one_before_if_records_are_normal(share):
+    X, theta, p = logistic_records()
+    start = share * theta
+    hessian = hessian_of(X, start)
+    later, change = after_step(hessian, np.array([0, 0, 2.0]), start, theta - start)
+    true = X.T @ (p - 1 / (1 + np.exp(-X @ start))) / len(X)
+    np.testing.assert_allclose(later, hessian_of(X, theta), atol=0.02 * np.trace(hessian))
+    assert np.linalg.norm(change - true) < 0.05 * np.linalg.norm(true)
+    assert np.linalg.norm(hessian @ (theta - start) - true) > (1 - share) * 0.05 * np.linalg.norm(true)
+
+
+def steep_records(n=40000):
+    """A rare class, 3 %, with a strong predictor; the constant feature is 1/4."""
+    rng = np.random.default_rng(5)
+    X = np.column_stack([rng.normal(size=(n, 2)), np.full(n, 0.25)])
+    theta = np.array([2.5, 0.3, -24.0])
+    return X, theta, 1 / (1 + np.exp(-X @ theta))
+
+
+@pytest.mark.parametrize("log_odds", [0.0, -3.3])
+def test_a_step_ends_where_the_loss_is_least_with_the_errors_of_that_place(log_odds):
+    """A Newton step from a point half way stops before it, and states too small an error."""
+    X, theta, p = steep_records()
+    constant = np.array([0, 0, 4.0])
+    start = np.array([2.0, 0.2, -19.5])
+    slope = X.T @ (1 / (1 + np.exp(-X @ start)) - p) / len(X)
+    H = hessian_of(X, start)
+    found = [
+        one_step(
+            start - log_odds * constant,
+            Steepness(start - log_odds * constant, slope, 1e-7),
+            Curvature(H, 1e-9, 1.0, constant=known, log_odds=log_odds),
+            n=len(X),
+            reach=99.0,
+        )
+        for known in (None, constant)
+    ]
+    short, whole = (abs(each.estimate + log_odds * constant - theta)[0] for each in found)
+    assert short > 0.1
+    assert whole < 0.2 * short
+    true = np.sqrt(np.linalg.inv(hessian_of(X, theta))[0, 0] / len(X))
+    sampling = [np.sqrt(each.sampling[0, 0]) for each in found]
+    assert sampling[0] < 0.85 * true
+    assert sampling[1] == pytest.approx(true, rel=0.1)
+    # half of the difference between both steps is part of the stated error
+    assert np.sqrt(found[1].covariance[0, 0]) > 0.45 * abs(found[0].estimate - found[1].estimate)[0]
+
+
+def test_a_step_that_leads_to_other_curvatures_altogether_is_not_taken():
+    H = hessian_of(*steep_records()[:2])
+    zero, slope = np.zeros(3), -40 * H @ np.array([1.0, 0, 0])
+    known = one_step(
+        zero,
+        Steepness(zero, slope, 1e-4),
+        Curvature(H, 1e-9, 1.0, constant=np.array([0, 0, 4.0])),
+        n=9,
+        reach=7.0,
+    )
+    assert known.weak >= 1
+    assert np.linalg.norm(known.estimate) < 40
+    assert known.covariance.trace() > 48
+
+
+def test_the_meat_counts_by_direction_for_labels():
+    """Where a direction's curvature is small beside the meat's noise, the likelihood takes its place."""
+    H = np.diag([1.0, 1e-3, 0.5])
+    noisy = Curvature(H, 0.0, 1.0, meat=np.diag([2.0, -3e-3, 1.0]), meat_deviation=3e-3)
+    labels = dataclasses.replace(noisy, constant=np.array([0, 0, 1.0]))
+    assert noisy.covariance_of_gradient(H)[1, 1] < 0
+    found = labels.covariance_of_gradient(H)
+    assert found[1, 1] == pytest.approx(1e-3, rel=0.15)
+    assert found[0, 0] == pytest.approx(2.0, rel=1e-3)
+    assert labels.noise_of_covariance(H)[1, 1] < 0.2 * noisy.noise_of_covariance(H)[1, 1]
+
+
+def test_noise_on_a_curvature_widens_the_interval_of_a_classifier():
+    """With a relative noise r of a curvature, as of a variance whose relative noise is 2 r (Student)."""
+    zero, noise = np.zeros(3), 0.02
+    H, constant = np.diag([0.2, 0.2, 0.2]), np.array([0, 0, 2.0])
+    plain, wide = (
+        one_step(
+            zero, Steepness(zero, zero, 1e-3), Curvature(H, noise, 1.0, constant=each), n=100, reach=9.0
+        ).covariance[0, 0]
+        for each in (None, constant)
+    )
+    assert wide / plain == pytest.approx(1 + (1.96**2 + 1) * 2 * (noise / 0.2) ** 2, rel=1e-6)
 
 
 def test_the_outward_bias_of_noisy_minimisers_is_taken_away():

@@ -6,13 +6,16 @@ import numpy as np
 import pytest
 
 import dpcvx as dp
-from dpcvx.accounting import REPLACE_ONE, Budget
+from dpcvx.accounting import REPLACE_ONE, Budget, Tight
+from dpcvx.audit.replay import discrepancies, record, replay
 from dpcvx.data.memory import source
 from dpcvx.data.sums import TargetSum
 from dpcvx.mechanisms import NoisyTarget
+from dpcvx.noise import SeededGenerator
 from dpcvx.problem import Bounds
-from dpcvx.solvers import NoisyGradientDescent
+from dpcvx.solvers import NoisyGradientDescent, Standardised
 from dpcvx.solvers.label_share import label_stage, measure_log_odds
+from dpcvx.solvers.one_step import with_uncertainty
 
 
 def rare(n=4000, seed=0):
@@ -48,15 +51,51 @@ def test_the_share_is_asked_for_once_and_paid_for():
 @pytest.mark.parametrize(
     "given",
     [
-        {"uncertainty": 0.2},
         {"fit_intercept": False},
+        {"fit_intercept": False, "uncertainty": 0.2},
         {"solver": NoisyGradientDescent()},
         {"solver": "objective_perturbation"},
+        {"solver": "objective_perturbation", "uncertainty": 0.2},
     ],
     ids=lambda given: "-".join(given),
 )
 def test_fits_that_do_not_start_at_the_share_do_not_ask_for_it(given):
     assert "NoisyTarget" not in questions(model(epsilon=4.0, standardize=True, **given).plan(2000, 6))
+
+
+def test_fits_with_standard_errors_start_at_the_share_too():
+    asked = questions(model(epsilon=4.0, uncertainty=0.2).plan(2000, 6))
+    assert asked[0] == "NoisyTarget"
+    assert asked[-1] == "NoisySecondMoments"
+
+
+def test_intervals_of_a_strong_predictor_of_a_rare_class_cover():
+    """From even odds descent stops half way: the mean distance was -4 standard errors."""
+    fitted, away = model(epsilon=16.0, bounds=(-5, 5), uncertainty=0.2), []
+    for seed in range(10):
+        rng = np.random.default_rng([seed, 7])
+        X = rng.normal(size=(20_000, 2))
+        y = (-6 + 3 * X[:, 0] + rng.logistic(size=20_000) > 0).astype(int)
+        fitted.set_params(random_state=seed).fit(X, y)
+        assert fitted._uncertainty.weak == 0
+        away.append((fitted.coef_debiased_ - [3, 0]) / fitted.coef_std_)
+    assert abs(np.mean(away, axis=0)).max() < 0.8
+    assert np.mean(np.abs(away) < 1.96) >= 0.9
+
+
+def test_a_neighbour_changes_no_question_of_a_fit_with_standard_errors():
+    X, y = rare(60)
+    X, y = X / 4, 2 * y - 1
+    solver = with_uncertainty(Standardised(NoisyGradientDescent(intercept=0.25)), 0.3, dp.Logistic())
+    problem = dp.Problem(dp.Logistic(), dp.L2Ball(30.0), bounds=Bounds(1.0), d=6)
+    plan = solver.plan(problem, 60, Budget(8.0, 1e-6), Tight())
+    first = record(plan, source(X, y, bounds=problem.bounds), SeededGenerator(0))
+    assert [each.kind for each in first.questions][:2] == ["TargetSum", "MomentSum"]
+    for label in (-y[0], 0.0):
+        other, labels = X.copy(), y.copy()
+        other[0], labels[0] = 1.0, label
+        second = replay(plan, source(other, labels, bounds=problem.bounds), SeededGenerator(1), first)
+        assert discrepancies(plan, first, second) == []
 
 
 def test_several_classes_do_not_ask_for_a_share():
