@@ -285,7 +285,8 @@ def _mostly_hidden(known: Uncertainty) -> Vector:
     """1 for each coefficient whose variance comes mostly from hidden directions, 0 for others."""
     if known.hidden is None:
         return np.zeros(len(known.estimate))
-    share: Vector = np.diag(known.hidden) / np.diag(known.covariance)
+    whole = np.diag(known.covariance)  # 0 for an intercept that the model does not have
+    share: Vector = np.diag(known.hidden) / np.where(whole > 0, whole, 1.0)
     return (share > MOSTLY_HIDDEN).astype(np.float64)
 
 
