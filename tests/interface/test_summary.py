@@ -384,6 +384,7 @@ def test_p_values_are_uniform_under_the_null_and_the_share_of_noise_is_right(kin
     [
         ({"long_tail": True}, "a few targets make up most"),
         ({"tail_unknown": True}, "tail of the target was not checked: noise was too large"),
+        ({"long_columns": (1,)}, "half or more of the variance of "),
     ],
 )
 def test_the_table_says_what_is_known_of_the_tail_of_the_target(model, known, words, tmp_path):

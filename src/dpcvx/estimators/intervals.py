@@ -56,6 +56,12 @@ TAIL_UNKNOWN = (
     "least squares. Use narrower y_bounds, a larger epsilon or more records, or the logarithm of y if it is "
     "skewed."
 )
+LONG_COLUMNS = (
+    "Intervals may miss the coefficients of least squares: half or more of the variance of {columns} is in a "
+    "few far records, whose gradients may be clipped. If the effect is not linear there, estimates are those "
+    'of the other records. Declare a map such as "log" for these columns, or narrow their bounds to the '
+    "range that you want to describe."
+)
 RARE_CLASS = (
     " A logistic model sees a share p (1 - p) of how a record varies, p being the share of the second class: "
     "with 5 % it needs about five times the records or epsilon of equal classes. power(n, features, "
@@ -355,12 +361,21 @@ class Intervals(FittedModel):
             notes.append(LONG_TAIL)
         if self._uncertainty is not None and self._uncertainty.tail_unknown:
             notes.append(TAIL_UNKNOWN)
+        notes.extend(filter(None, [self._long_columns()]))
         terms = self._terms()
         if terms.unseen:
             notes.append(POOLED)
         if any("[quantiles]" in suffix for each in self._row_map.maps or () for suffix in each.suffixes):
             notes.append(MAPPED)
         return [*notes, *self._doubts()]
+
+    def _long_columns(self) -> str:
+        """Return a note about columns with long tails; empty if none is known."""
+        known = self._uncertainty
+        if known is None or not known.long_columns:
+            return ""
+        names = ", ".join(str(self.coef_names_[place]) for place in known.long_columns)
+        return LONG_COLUMNS.format(columns=names)
 
     def _doubts(self) -> list[str]:
         """Return what is known of people at levels, and of columns of numbers, that may be empty."""
@@ -396,6 +411,8 @@ class Intervals(FittedModel):
         weak = self._known().weak
         if self._known().long_tail:
             warnings.warn(LONG_TAIL, UserWarning, stacklevel=3)
+        if note := self._long_columns():
+            warnings.warn(note, UserWarning, stacklevel=3)
         if weak:
             warnings.warn(
                 f"In {weak} direction(s) of {len(self._known().estimate)} the noise hides how the records "

@@ -475,8 +475,9 @@ def _uncertainty(content: Any, size: int) -> Uncertainty | None:
     if content is None:
         return None
     # Older files do not say which part of the covariance is what, and how good the fit is.
-    unknown = {"sampling": None, "hidden": None, "kind": NONROBUST, "goodness": None}
-    fields = {**unknown, "long_tail": False, "tail_unknown": False, **_mapping(content, "uncertainty")}
+    unknown: dict[str, Any] = {"sampling": None, "hidden": None, "kind": NONROBUST, "goodness": None}
+    unknown |= {"long_tail": False, "tail_unknown": False, "long_columns": []}
+    fields = {**unknown, **_mapping(content, "uncertainty")}
     if set(fields) != _field_names(Uncertainty):
         raise WrongValue(f"uncertainty must have the fields {sorted(_field_names(Uncertainty))}.")
     weak = fields["weak"]
@@ -486,6 +487,9 @@ def _uncertainty(content: Any, size: int) -> Uncertainty | None:
         raise WrongValue(f"uncertainty must be of a kind among {', '.join(COVARIANCES)}.")
     if not (isinstance(fields["long_tail"], bool) and isinstance(fields["tail_unknown"], bool)):
         raise WrongValue("uncertainty must say whether the target has a long tail.")
+    columns = fields["long_columns"]
+    if not isinstance(columns, list) or not all(type(k) is int and 0 <= k < size for k in columns):
+        raise WrongValue("uncertainty must list the places of columns with long tails.")
     return Uncertainty(
         _numbers(fields["estimate"], "estimate", (size,)),
         _covariance(fields["covariance"], "covariance", size),
@@ -497,6 +501,7 @@ def _uncertainty(content: Any, size: int) -> Uncertainty | None:
         _goodness(fields["goodness"]),
         fields["long_tail"],
         fields["tail_unknown"],
+        tuple(columns),
     )
 
 

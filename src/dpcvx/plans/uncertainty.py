@@ -31,6 +31,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpcvx.arrays import Vector
 from dpcvx.plans.logistic_bias import LEAST_CURVATURE, after_step, third_derivative
@@ -49,6 +50,7 @@ __all__ = [
     "one_step_across",
 ]
 
+Mask = NDArray[np.bool_]
 NONROBUST, SCALED, ROBUST, CLUSTER = "nonrobust", "scaled", "robust", "cluster-robust"
 # Kinds of covariance, and the assumption that each makes.
 COVARIANCES = {
@@ -193,6 +195,9 @@ class Uncertainty:
     # whether released numbers show a target with a long tail, whose clipped errors bias the estimate
     long_tail: bool = False
     tail_unknown: bool = False  # whether no released number shows how long the tail is
+    # places of coefficients of features with a long tail: half of the variance is in far records, whose
+    # gradients may be clipped
+    long_columns: tuple[int, ...] = ()
 
     def mapped(self, transform: Callable[[Vector], Vector], variance: float = 1.0) -> Uncertainty:
         """Return the same after an affine map of the parameter, in units with another variance of targets."""
@@ -324,8 +329,8 @@ def one_step(fit: Vector, steepness: Steepness, curvature: Curvature, *, n: int,
 
 
 def _curved_step(
-    values: Vector, axes: Vector, hidden: Vector, steepness: Steepness, curvature: Curvature
-) -> tuple[Vector, Vector, Vector, Vector, Vector]:
+    values: Vector, axes: Vector, hidden: Mask, steepness: Steepness, curvature: Curvature
+) -> tuple[Mask, Vector, Vector, Vector, Vector]:
     """Return hidden directions, the step to the minimiser of a logistic loss, and the Newton step.
 
     Between them are the inverse of the Hessian at the step's end, and that Hessian. The smallest curvature

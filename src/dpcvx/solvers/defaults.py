@@ -341,6 +341,11 @@ _LISTED = (
     Default("solvers.one_step.MOST_BEND", 64.0,
             "largest curvature of a far record in the Hessian: of a row that is 8 times as long as most",
             "not measured: hardly any row is longer", predicts=False),
+    Default("solvers.one_step.LONG_COLUMN", 2.0,
+            "released mean square of a column, over that which far records leave it in the Hessian where "
+            "they are clipped, from which tables note a long tail: it is at most 1.25 for columns whose "
+            "intervals cover, gamma variables and the population of california_housing among them",
+            "benchmarks/real_coverage.py", predicts=False),
     Default("solvers.one_step.BEND_OF_LABELS", 1.5,
             "the same limit for labels: with 2.5 % to 5 % in one class and epsilon 8 or more, noise hid a "
             "direction in a quarter to all of the fits with a limit of 4 or more, and in none with this one; "

@@ -60,6 +60,7 @@ MOST_SCALE = 16.0  # of a mean square of far records that were clipped in the He
 USUAL_VARIANCE = 0.7  # of standardised features with correlations of 0.3, in all directions but one
 SEEN_BY: float = default("solvers.one_step.SEEN_BY")
 MOST_BEND: float = default("solvers.one_step.MOST_BEND")
+LONG_COLUMN: float = default("solvers.one_step.LONG_COLUMN")
 BEND_OF_LABELS: float = default("solvers.one_step.BEND_OF_LABELS")
 PULL: tuple[float, float] = default("solvers.one_step.PULL")
 PULLED_BY: float = default("solvers.one_step.PULLED_BY")
@@ -220,7 +221,8 @@ class OneStep(Solver):
         kind = ROBUST if plan.budget.neighbours.unit == "row" else CLUSTER
         if wide is not None:
             known = replace(known, dispersion=wide)
-        ask.publish(replace(known, kind=kind, goodness=goodness))
+        long = tuple(np.flatnonzero(scale**2 >= LONG_COLUMN).tolist())
+        ask.publish(replace(known, kind=kind, goodness=goodness, long_columns=long))
         return theta
 
     def _scale(self, hessian: Vector, noise: float) -> Vector:
