@@ -18,6 +18,7 @@ __all__ = [
     "duration",
     "html_table",
     "is_number",
+    "list_absent",
     "nearest",
     "quantity",
     "show",
@@ -72,8 +73,22 @@ def show(value: object) -> str:
 
 def nearest(name: str, declared: Iterable[str]) -> str:
     """Return a remark with the declared name that is most like a misspelt one; empty if none is like it."""
-    found = difflib.get_close_matches(name, [each for each in declared if each != name], n=1)
-    return f" (the schema declares {found[0]!r})" if found else ""
+    found = _alike(name, [each for each in declared if each != name])
+    return f" (the schema declares {found!r})" if found else ""
+
+
+def list_absent(absent: Iterable[str], others: Iterable[str]) -> str:
+    """Return names that a table lacks, each with the one of its other columns that is most like it."""
+    candidates = list(others)
+    found = [(name, _alike(name, candidates)) for name in absent]
+    return ", ".join(f"{name!r} (the table has {other!r})" if other else repr(name) for name, other in found)
+
+
+def _alike(name: str, candidates: Sequence[str]) -> str:
+    """Return the candidate that is most like a name, upper and lower case being alike; empty if none is."""
+    folded = {each.casefold(): each for each in reversed(candidates)}
+    found = difflib.get_close_matches(name.casefold(), folded, n=1)
+    return folded[found[0]] if found else ""
 
 
 def csv_cell(text: str) -> str:

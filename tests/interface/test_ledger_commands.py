@@ -73,6 +73,9 @@ def test_json(run):
     code, out, _ = run(CREATE + " --json")
     assert code == 0
     assert json.loads(out)["remaining"] == pytest.approx(2.0)
+    assert json.loads(out)["unit"] == "row"
+    persons = CREATE.replace("people", "visits") + " --unit person"
+    assert json.loads(run(persons + " --json")[1])["unit"] == "person"
     account = dpcvx.Ledger("book.db").account("people")
     account.charge(PureDP(0.01), purpose="a count")
     shown = json.loads(run("ledger show people --ledger book.db --json")[1])
@@ -81,7 +84,7 @@ def test_json(run):
     assert (
         json.loads(run("ledger history people --ledger book.db --json")[1]) == account.statement().to_dict()
     )
-    assert json.loads(run("ledger verify --ledger book.db --json")[1])["entries"] == 2
+    assert json.loads(run("ledger verify --ledger book.db --json")[1])["entries"] == 3
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def settings(folder, schema="declared.toml", **given):
     return ServiceSettings(
         folder / "visits.csv",
         folder / schema,
-        4.0,
+        given.pop("epsilon", 4.0),
         delta=None,
         ledger=str(folder / "ledger.db"),
         witness=None,
@@ -100,8 +100,15 @@ def test_a_table_of_visits_is_served_by_persons(folder, monkeypatch, capsys):
     assert "1,000" not in said  # the number of rows
     assert (analysts.schema["unit"], analysts.schema["units"]) == ("person", PERSONS)
     assert analysts.statement()["public"]["persons"] == PERSONS
-    with pytest.raises(WrongValue, match="protects a person, which cannot be changed"):
+    with pytest.raises(WrongValue, match="protects all rows of a person together, which cannot be"):
         start.run(settings(folder, "attributes.toml"))
+
+
+def test_a_table_of_persons_is_never_told_to_protect_rows_instead(folder):
+    Ledger(folder / "ledger.db").create("visits", epsilon=4.0, delta=1e-6)
+    with pytest.raises(WrongValue, match="ledger create NAME --unit person") as refused:
+        start.run(settings(folder))
+    assert "leave" not in str(refused.value)
 
 
 @pytest.mark.long
@@ -172,6 +179,51 @@ def test_an_account_that_has_paid_goes_on_with_its_schema(folder, monkeypatch, c
     other, _ = served(monkeypatch, capsys, settings(folder))
     assert other.engine.schema == analysts.engine.schema
     assert len(Ledger(folder / "ledger.db").account("visits").history()) == 1
+
+
+def renamed(folder):
+    """Give the column age another name in the table."""
+    visits = folder / "visits.csv"
+    visits.write_text(visits.read_text().replace("patient;age", "patient;Age", 1))
+
+
+def test_a_declared_column_that_the_table_lacks_stops_a_new_account_before_it_pays(folder):
+    """Otherwise the whole budget would be charged for a server without this column."""
+    renamed(folder)
+    (folder / "declared.toml").write_text(DECLARED + '[columns.typo]\nkind = "levels"\nlevels = [1, 2]\n')
+    with pytest.raises(WrongValue, match=r"lacks, .*: 'age' \(the table has 'Age'\), 'typo'\.") as refused:
+        start.run(settings(folder))
+    assert "Nothing was charged" in str(refused.value)
+    assert not (folder / "ledger.db").exists()
+
+
+def test_absent_columns_that_the_schema_leaves_out_stop_nothing(folder):
+    (folder / "declared.toml").write_text(DECLARED + '[columns.name]\nkind = "ignored"\n')
+    table = start._open_declared(settings(folder))
+    assert table.left_out == ("'name', which the table lacks and the schema leaves out",)
+    assert not table.warnings
+
+
+@pytest.mark.long
+def test_an_account_that_has_paid_is_told_which_columns_differ(folder, monkeypatch, capsys):
+    served(monkeypatch, capsys, settings(folder, spend=0.5))
+    (folder / "declared.toml").write_text(DECLARED.replace('["f", "m"]', '["f", "m", "x"]'))
+    renamed(folder)
+    with pytest.raises(WrongValue, match="'age' not there any more; 'sex' declared otherwise") as refused:
+        start.run(settings(folder, spend=0.5))
+    assert "the table has 'Age'" in str(refused.value)
+    assert len(Ledger(folder / "ledger.db").account("visits").history()) == 1  # not the other half
+
+
+@pytest.mark.long
+def test_the_check_does_not_say_that_nothing_looks_wrong_where_a_column_is_absent(
+    folder, monkeypatch, capsys
+):
+    renamed(folder)
+    _, said = served(monkeypatch, capsys, settings(folder, accept_warnings=True, epsilon=50.0))
+    assert "no column, level or class looks wrong" not in said
+    assert "nothing else looks wrong, but the table lacks 'age'" in said
+    assert "warm start: 1 attribute of" in said
 
 
 def test_the_console_names_columns_that_the_schema_does_not_declare(folder):

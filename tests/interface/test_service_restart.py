@@ -288,6 +288,11 @@ REFUSED = {
         3,
         "no.csv does not exist",
     ),
+    "no cap": (
+        ["serve", "people.csv", "--schema", "schema.toml"],
+        2,
+        "'people' does not exist yet: give --epsilon",
+    ),
     "no budget": (["serve", "people.csv", "--schema", "schema.toml", "--epsilon", "0"], 2, "epsilon"),
     "no such column": (["serve", "people.csv", "--schema", "other.toml", "--epsilon", "1"], 2, "income"),
     "no such host": (
@@ -341,7 +346,7 @@ def test_an_account_keeps_its_cap_and_its_people(people, monkeypatch, capsys):
     assert code == 2
     assert "cannot be changed" in shown.err
     Ledger(people / "ledger.db").account("people").charge(Gaussian(2.0), purpose="a fit")
-    code, shown = run(people, monkeypatch, capsys, *words, "--epsilon", "4")
+    code, shown = run(people, monkeypatch, capsys, *words)  # its epsilon is that of the account
     assert code == 2
     assert "has paid for something else" in shown.err
 

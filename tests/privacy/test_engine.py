@@ -15,7 +15,7 @@ from dpcvx.data.lattice import ResidualBound
 from dpcvx.data.memory import Arrays
 from dpcvx.data.quantise import Quantiser, targets
 from dpcvx.data.rows import Dense
-from dpcvx.errors import BudgetExceeded, Incompatible
+from dpcvx.errors import BudgetExceeded, Incompatible, WrongValue
 from dpcvx.events import Exponential, Gaussian, PureDP, count_leaves
 from dpcvx.ledger import Ledger
 from dpcvx.noise import SeededGenerator, exponential
@@ -460,6 +460,13 @@ class TestLedger:
         assert not made.ask(QUERIES[0]).checked
         assert made._runs.begun == made.budget_split.updates
 
+    def test_a_table_without_a_column_of_the_schema_is_refused_before_the_charge(self, place):
+        there = table(8000, 0)
+        there["A"] = there.pop("a")
+        with pytest.raises(WrongValue, match=r"table lacks: 'a' \(the table has 'A'\)\. Correct the names"):
+            QueryEngine(SCHEMA, there, Budget(4.0, 1e-6), n_queries=50, ledger=place, account="people")
+        assert not Ledger(place).account("people").history()
+
     @pytest.mark.long
     def test_another_plan_is_another_charge(self, place):
         self.start(place)
@@ -472,7 +479,8 @@ class TestLedger:
         assert "schema" not in refused.value.reason
         renamed = Schema((Attribute("a", ("0", "one"), "one"), *SCHEMA.attributes[1:]))
         with pytest.raises(
-            BudgetExceeded, match=r"with another schema and another method \(warm, now offline\)"
+            BudgetExceeded,
+            match=r"another schema \('a' declared otherwise\) and another method \(warm, now offline\)",
         ):
             QueryEngine(
                 renamed,

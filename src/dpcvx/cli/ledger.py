@@ -260,6 +260,7 @@ def _record(account: Account) -> dict[str, Any]:
         "epsilon": cap.epsilon,
         "delta": cap.delta,
         "relation": cap.relation_word,
+        "unit": cap.unit,
         "used": account.used,
         "remaining": account.remaining(),
         "charges": len(account.history()),

@@ -61,8 +61,15 @@ keys_app = typer.Typer(help="API keys of the query service.", no_args_is_help=Tr
 def serve(
     data: Annotated[Path | None, typer.Argument(help=TABLE_HELP)] = None,
     schema: Annotated[Path | None, typer.Option(help="Schema file, TOML: levels and bins.")] = None,
-    epsilon: Annotated[float | None, typer.Option(help="Privacy budget of all queries together.")] = None,
-    delta: Annotated[float | None, typer.Option(help="Default: min(1/n^2, 1e-5).")] = None,
+    epsilon: Annotated[
+        float | None,
+        typer.Option(
+            help="Privacy budget of all queries together. An account that exists has one: leave it out then."
+        ),
+    ] = None,
+    delta: Annotated[
+        float | None, typer.Option(help="Default: that of the account, min(1/n^2, 1e-5) of a new one.")
+    ] = None,
     population: Annotated[
         str, typer.Option(help="Name of the population. Accounts of one name are batches of other people.")
     ] = "",
@@ -131,10 +138,10 @@ def serve(
     if demo:
         demonstration(host=host, port=port, slot=slot)
         return
-    if data is None or schema is None or epsilon is None:
+    if data is None or schema is None:
         raise WrongValue(
-            "dpcvx serve needs a table, --schema and --epsilon; or --demo. A schema to fill in is written by "
-            f" dpcvx declare {'TABLE' if data is None else data}."
+            "dpcvx serve needs a table, --schema and --epsilon (for a new account); or --demo. A schema to "
+            f"fill in is written by  dpcvx declare {'TABLE' if data is None else data}."
         )
     run(
         ServiceSettings(

@@ -64,7 +64,7 @@ from dpcvx.queries.transcript import (
     pack_measurements,
 )
 from dpcvx.queries.units import find_units, number_of_rows
-from dpcvx.queries.universe import Universe
+from dpcvx.queries.universe import Universe, require_columns
 from dpcvx.queries.wide_regression import WideRegression
 from dpcvx.words import is_number, quantity, show
 
@@ -164,6 +164,7 @@ class QueryEngine:
                 f"bin_means must be 0, or a share of the budget below {1 - check:g}, got {show(bin_means)}."
             )
         units = find_units(schema, table, budget, person=person, groups=groups, persons=persons)
+        require_columns(schema, table)
         if units is not None:
             budget = replace(budget, unit=units.neighbours.unit, weight=units.neighbours.weight)
         self.schema, self.budget, self._neighbours = schema, budget, budget.neighbours

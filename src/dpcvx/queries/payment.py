@@ -16,7 +16,7 @@ from dpcvx.queries.transcript import EngineTranscript, LedgerTranscript
 if TYPE_CHECKING:
     from dpcvx.ledger import Account
 
-__all__ = ["Payment"]
+__all__ = ["Payment", "different_columns", "paid_schemas"]
 
 FACTS = " facts "  # ends the key of the note that holds an engine's facts, after its digest
 USUAL = "the usual"  # value of a fact that is left out
@@ -79,16 +79,40 @@ class Payment:
 
     def _differences(self) -> str:
         """Say in which public facts this engine differs from those that the account has paid for."""
-        notes = self._account.notes("")
-        known = [json.loads(content) for key, content in notes if key.split(" ", 1)[1:] == [FACTS[1:]]]
+        known = _paid_facts(self._account)
         wanted = json.loads(json.dumps(self._facts))
         words = []
         for name in NAMES:
             value = wanted.get(name, USUAL)
             if known and all(value != facts.get(name, USUAL) for facts in known):
                 before = known[-1].get(name, USUAL)
-                shown = "" if isinstance(value, dict) else f" ({before}, now {value})"
+                shown = f" ({before}, now {value})"
+                if name == "schema":
+                    shown = f" ({different_columns(before, value)})"
                 words.append(f"{NAMES[name]}{shown}")
         return (
             f"The account has paid for an engine with another {' and another '.join(words)}." if words else ""
         )
+
+
+def paid_schemas(account: Account) -> tuple[dict[str, Any], ...]:
+    """Return the schemas, as plain types, of the engines that an account has paid for, oldest first."""
+    return tuple(facts["schema"] for facts in _paid_facts(account))
+
+
+def different_columns(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Say in which columns two schemas differ; both are the plain types of `Schema.to_dict`."""
+    old, new = ({each["name"]: each for each in schema["attributes"]} for schema in (before, now))
+    parts = {
+        "not there any more": [name for name in old if name not in new],
+        "not there before": [name for name in new if name not in old],
+        "declared otherwise": [name for name in new if name in old and new[name] != old[name]],
+    }
+    words = [f"{', '.join(map(repr, names))} {what}" for what, names in parts.items() if names]
+    return "; ".join(words) or "the same columns in another order"
+
+
+def _paid_facts(account: Account) -> list[dict[str, Any]]:
+    """Return the public facts of the engines that an account has paid for, oldest first."""
+    notes = account.notes("")
+    return [json.loads(content) for key, content in notes if key.split(" ", 1)[1:] == [FACTS[1:]]]

@@ -17,8 +17,9 @@ from dpcvx.data.cells import native_array, open_typed, read_column
 from dpcvx.errors import Incompatible, WrongType, WrongValue
 from dpcvx.queries.bin_means import bin_sums
 from dpcvx.queries.schema import Attribute, Binned, Column, Schema
+from dpcvx.words import list_absent
 
-__all__ = ["LARGEST_UNIVERSE", "EncodedTable", "Universe"]
+__all__ = ["LARGEST_UNIVERSE", "EncodedTable", "Universe", "require_columns"]
 
 # Cells of a universe that has a histogram, of 128 MiB in float64 and half of it in float32.
 LARGEST_UNIVERSE = 2**24
@@ -163,11 +164,13 @@ def _columns(table: Any, names: tuple[str, ...]) -> Mapping[str, Any]:
     import narwhals as nw
 
     frame = open_typed(table)
+    known: Sequence[Any] = ()
     if isinstance(frame, nw.DataFrame):
         known = frame.columns
         found: Mapping[str, Any] = {name: frame[name] for name in names if name in known}
     elif isinstance(table, np.ndarray) and table.dtype.names is not None and table.ndim == 1:
-        found = {name: table[name] for name in names if name in table.dtype.names}
+        known = table.dtype.names
+        found = {name: table[name] for name in names if name in known}
     elif isinstance(table, Mapping):
         found = {name: _open_column(table[name]) for name in names if name in table}
     else:
@@ -176,8 +179,18 @@ def _columns(table: Any, names: tuple[str, ...]) -> Mapping[str, Any]:
             f"mapping from name to column; got {type(table).__name__}."
         )
     if absent := [name for name in names if name not in found]:
-        raise WrongValue(f"The schema declares columns that the table lacks: {', '.join(absent)}.")
+        others = table if isinstance(table, Mapping) else known
+        raise WrongValue(
+            "The schema declares columns that the table lacks: "
+            f"{list_absent(absent, [str(name) for name in others if name not in names])}. Correct the names, "
+            "or leave these columns out of the schema."
+        )
     return found
+
+
+def require_columns(schema: Schema, table: Any) -> None:
+    """Refuse a table that lacks a column of the schema, before anything is paid for."""
+    _columns(table, schema.names)
 
 
 def _open_column(column: Any) -> Any:

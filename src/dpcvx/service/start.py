@@ -10,7 +10,7 @@ import socket
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,15 +31,17 @@ from dpcvx.queries import (
     Schema,
     Universe,
     columns_left_out,
+    different_columns,
     number_of_units,
     objection_to_sizes,
+    paid_schemas,
     words_about_left_out,
 )
 from dpcvx.service.analysts import Analysts
 from dpcvx.service.application import application
 from dpcvx.service.database import ServiceDatabase
 from dpcvx.service.logs import write_json_lines
-from dpcvx.words import quantity
+from dpcvx.words import list_absent, quantity
 
 __all__ = ["ServiceSettings", "demonstration", "run"]
 
@@ -53,8 +55,8 @@ class ServiceSettings:
 
     data: Path  # data, schema: the table, and the public declaration of its columns
     schema: Path
-    epsilon: float  # cap of the account
-    delta: float | None  # None: min(1/n^2, 1e-5)
+    epsilon: float | None  # cap of the account; None: that of an account that exists
+    delta: float | None  # None: that of the account, min(1/n^2, 1e-5) of a new one
     ledger: str | None  # file or URL; None is the user's own file
     witness: str | None  # file that records the state of the ledger too
     account: str  # name of the account
@@ -81,11 +83,19 @@ class ServedTable:
     read: Callable[[], Any]  # reads the attributes, and the ids of persons
     left_out: tuple[str, ...] = ()  # columns of the table that no query can use, with the reason
     warnings: tuple[str, ...] = ()  # what to change in the schema before an account pays for it
+    absent: tuple[str, ...] = ()  # columns that the schema declares for queries and the table lacks
 
 
 def run(settings: ServiceSettings) -> None:
     """Serve until told to stop."""
-    Budget(settings.epsilon, settings.delta or 0.0)
+    known = _known_account(settings)
+    if settings.epsilon is not None:
+        Budget(settings.epsilon, settings.delta or 0.0)
+    elif known is None:
+        raise WrongValue(
+            f"Account {settings.account!r} does not exist yet: give --epsilon, the privacy budget of all "
+            "queries together, or the --account and --ledger of an account that exists."
+        )
     table = (_open_declared if _declares_table(settings.schema) else _open)(settings)
     if settings.persons is not None and table.person is None:
         raise WrongValue("--persons needs the ids of persons: give --person, the name of their column.")
@@ -101,8 +111,9 @@ def _open(settings: ServiceSettings) -> ServedTable:
     Universe(schema)  # refuses what is too large
     table = open_table(settings.data, _form(settings, None))
     if absent := [name for name in schema.names if name not in table.columns]:
+        others = [name for name in table.columns if name not in schema.names]
         raise WrongValue(
-            f"{settings.schema} declares columns that {settings.data} lacks: {', '.join(absent)}; "
+            f"{settings.schema} declares columns that {settings.data} lacks: {list_absent(absent, others)}; "
             f"{HEADER_HINT}"
         )
     ids = _person_column(settings.person, table, schema)
@@ -168,9 +179,29 @@ def _open_declared(settings: ServiceSettings) -> ServedTable:
         variables = read_variables(rows.drop_columns(ids), own)
         return variables if person is None else variables.append_column(person, rows[person])
 
-    words = words_about_left_out(own)
-    left_out = (*columns_left_out(own), *_not_declared(others, declared.columns))
-    return ServedTable(schema, person, read, left_out, (words,) if words else ())
+    absent = [name for name in declared.columns if name not in table.columns]
+    unread = [name for name in absent if not _is_asked(declared, name)]
+    absent = [name for name in absent if name not in unread]
+    unnamed = [name for name in others if name not in declared.columns]
+    words = [words_about_left_out(own)]
+    if absent:
+        words.insert(
+            0,
+            f"{settings.schema} declares {quantity(len(absent), 'column')} that {settings.data} lacks, and "
+            f"no query could use: {list_absent(absent, unnamed)}. Is it the right table? Correct the names, "
+            "in the schema or in the table, or leave these columns out of the schema.",
+        )
+    left_out = (
+        *columns_left_out(own),
+        *(f"{name!r}, which the table lacks and the schema leaves out" for name in unread),
+        *_not_declared(others, declared.columns),
+    )
+    return ServedTable(schema, person, read, left_out, tuple(filter(None, words)), tuple(absent))
+
+
+def _is_asked(declared: TableSchema, name: str) -> bool:
+    """Whether queries could use a declared column if the table had it."""
+    return name not in declared.no_queries and bool(declared.columns[name].variables(name))
 
 
 def demonstration(*, host: str, port: int, slot: float) -> None:
@@ -214,11 +245,15 @@ def _serve(
     console = Console(stderr=True, highlight=False)
     columns = table.read()
     n = number_of_units(columns, table.person, settings.persons)
-    _check_before_paying(table, settings, n)
-    account = _account(settings, n, "row" if table.person is None else "person")
+    unit = "row" if table.person is None else "person"
+    known = _known_account(settings)
+    if known is not None:
+        _require_same(known, settings, unit)
+    _check_before_paying(table, settings, n, known)
+    account = _account(settings, n, unit)
     database = ServiceDatabase(settings.ledger, settings.account)
     with database.alone():
-        console.print(f"warm start: {len(table.schema.names)} attributes of {n:,} people")
+        console.print(f"warm start: {quantity(len(table.schema.names), 'attribute')} of {n:,} people")
         for words in table.warnings:
             console.print(f"warning: {words}", markup=False, soft_wrap=True)
         for column in table.left_out:
@@ -239,7 +274,7 @@ def _serve(
         analysts = Analysts(engine, database, account.ledger)
         if ready is not None:
             ready(analysts)
-        console.print(_opening(settings, account, analysts), markup=False, soft_wrap=True)
+        console.print(_opening(settings, account, analysts, table.absent), markup=False, soft_wrap=True)
         if settings.log == "json":
             write_json_lines()
         config = server_config(application(analysts, slot=settings.slot))
@@ -250,14 +285,28 @@ def _serve(
         console.print(closing)
 
 
-def _check_before_paying(table: ServedTable, settings: ServiceSettings, n: int) -> None:
+def _check_before_paying(
+    table: ServedTable, settings: ServiceSettings, n: int, account: Account | None
+) -> None:
     """Stop a start that would charge an account for something that its owner may want to change first.
 
-    All of it follows from the schema, the number of people and the budget. An account that has paid goes on.
+    All of it follows from the schema, the number of people and the budget. An account that has paid for this
+    schema goes on; one that has paid for another is told in which columns they differ.
     """
-    if settings.accept_warnings or _has_paid(settings):
+    if settings.accept_warnings:
         return
-    cap = Budget(settings.epsilon, default_delta(n) if settings.delta is None else settings.delta)
+    if account is not None and any(each.purpose.startswith(ENGINE) for each in account.history()):
+        paid, wanted = paid_schemas(account), json.loads(table.schema.to_json())
+        if not paid or wanted in paid:  # version 0.1 did not store schemas
+            return
+        lacking = "".join(f" {words}" for words in table.warnings if table.absent)
+        raise WrongValue(
+            f"Account {settings.account!r} has paid for a server with other columns: "
+            f"{different_columns(paid[-1], wanted)}.{lacking} Nothing was charged. Start with the schema and "
+            "the table that it was opened for, or with another --account. To charge what is left of this one "
+            "for a second server, add --accept-warnings."
+        )
+    cap = _new_cap(settings, n) if account is None else account.budget
     sizes = objection_to_sizes(table.schema, n, _share(cap, settings.spend), settings.check)
     if found := [*table.warnings, *([sizes] if sizes else [])]:
         raise WrongValue(
@@ -267,14 +316,20 @@ def _check_before_paying(table: ServedTable, settings: ServiceSettings, n: int) 
         )
 
 
-def _has_paid(settings: ServiceSettings) -> bool:
-    """Whether the account has paid for a query engine."""
+def _known_account(settings: ServiceSettings) -> Account | None:
+    """Return the account if it exists."""
     ledger = Ledger(settings.ledger)
     try:
-        account = ledger.account(settings.account) if settings.account in ledger.accounts() else None
+        return ledger.account(settings.account) if settings.account in ledger.accounts() else None
     except LedgerUnavailable:
-        return False  # no ledger yet
-    return account is not None and any(each.purpose.startswith(ENGINE) for each in account.history())
+        return None  # no ledger yet; if the address is wrong, creating one reports it
+
+
+def _new_cap(settings: ServiceSettings, n: int) -> Budget:
+    """Return the cap of a new account."""
+    if settings.epsilon is None:
+        raise WrongValue("A new account needs --epsilon.")
+    return Budget(settings.epsilon, default_delta(n) if settings.delta is None else settings.delta)
 
 
 def _recognise(
@@ -363,33 +418,52 @@ def _listen(host: str, port: int) -> socket.socket:
 def _account(settings: ServiceSettings, n: int, unit: str) -> Account:
     """Open the account, or create it; its budget and its unit never change."""
     ledger = Ledger(settings.ledger, witness=settings.witness)
-    try:
-        known = ledger.accounts()
-    except LedgerUnavailable:
-        known = ()  # no ledger yet; if the address is wrong, creating one reports it
-    if settings.account not in known:
-        delta = default_delta(n) if settings.delta is None else settings.delta
-        return ledger.create(settings.account, epsilon=settings.epsilon, delta=delta, unit=unit)
+    if _known_account(settings) is None:
+        cap = _new_cap(settings, n)
+        return ledger.create(settings.account, epsilon=cap.epsilon, delta=cap.delta, unit=unit)
     ledger.verify()  # refuses an edited ledger, and an old copy if there is a witness
-    account = ledger.account(settings.account)
+    return ledger.account(settings.account)
+
+
+def _require_same(account: Account, settings: ServiceSettings, unit: str) -> None:
+    """Refuse an account that is closed, or has another unit or cap than the server is started with."""
     cap = account.budget
     if account.states and account.states[-1].word == "closed":
         raise WrongValue(f"Account {settings.account!r} is closed: {account.states[-1].reason}")
     if cap.unit != unit:
-        way = "give --person, the column of ids" if cap.unit == "person" else "leave --person out"
         raise WrongValue(
-            f"Account {settings.account!r} protects a {cap.unit}, which cannot be changed, and this table "
-            f"has the unit {unit}: {way}, or start with another --account for other people."
+            f"Account {settings.account!r} protects {_protected(cap.unit)}, which cannot be changed, and "
+            f"this table protects {_protected(unit)}. {_other_unit(unit)}"
         )
-    if cap.epsilon != settings.epsilon or settings.delta not in (None, cap.delta):
+    given = settings.epsilon not in (None, cap.epsilon) or settings.delta not in (None, cap.delta)
+    if given:
         raise WrongValue(
             f"Account {settings.account!r} has the cap epsilon {cap.epsilon:g}, delta {cap.delta:g}, which "
-            "cannot be changed: start with these, or with another --account for other people."
+            "cannot be changed: leave --epsilon and --delta out, or start with another --account for other "
+            "people."
         )
-    return account
 
 
-def _opening(settings: ServiceSettings, account: Account, analysts: Analysts) -> str:
+def _protected(unit: str) -> str:
+    return "all rows of a person together" if unit == "person" else "each row by itself"
+
+
+def _other_unit(unit: str) -> str:
+    """Say what to do where the table has this unit and the account has the other one.
+
+    Protection is never lowered to fit the account: an account of rows is replaced by one of persons.
+    """
+    if unit == "row":
+        return "Give --person, the column of ids, or start with another --account for other people."
+    return (
+        "Start with an --account that does not exist yet, which is then opened for persons, or open one by  "
+        "dpcvx ledger create NAME --unit person --epsilon E --delta D."
+    )
+
+
+def _opening(
+    settings: ServiceSettings, account: Account, analysts: Analysts, absent: Sequence[str] = ()
+) -> str:
     cap, share = analysts.engine.budget, ""
     if settings.spend < 1:
         share = f", {settings.spend:.3g} of the account's; a fit could have epsilon {account.remaining():.3g}"
@@ -399,7 +473,7 @@ def _opening(settings: ServiceSettings, account: Account, analysts: Analysts) ->
         f"account {settings.account}: epsilon {cap.epsilon:g}, delta {cap.delta:.3g} for all queries "
         f"together{share}; {analysts.engine.remaining:.3g} left for new measurements",
         _comparisons(*analysts.engine.comparisons, witnessed=settings.witness is not None),
-        _check(analysts.engine),
+        _check(analysts.engine, absent),
     ]
     if settings.host not in LOCAL:
         lines.append("keys travel unencrypted on this address: put a reverse proxy with TLS in front")
@@ -431,13 +505,20 @@ def _comparisons(left: int, total: int, *, witnessed: bool) -> str:
     return f"{words}; without --witness a stop loses the current one"
 
 
-def _check(engine: QueryEngine) -> str:
-    """Say what the check of the data found; all counts are shown if something looks wrong."""
+def _check(engine: QueryEngine, absent: Sequence[str] = ()) -> str:
+    """Say what the check of the data found; all counts are shown if something looks wrong.
+
+    `absent`: declared columns that the table lacks, which no count can show.
+    """
     check = engine.data_check
     if check is None:
         return engine.check_summary.replace("check=", "--check ")  # as the command line has it
     if not check.findings:
-        return f"check of the data: {check.summary}"
+        summary = check.summary
+        if absent:
+            counts, lacking = summary.rpartition(": ")[0], ", ".join(map(repr, absent))
+            summary = f"{counts}: nothing else looks wrong, but the table lacks {lacking}"
+        return f"check of the data: {summary}"
     return f"warning: {check.warning}\n{check}"
 
 
