@@ -264,6 +264,9 @@ WRONG = {
     " ": ([], "is no question"),
     "count": (["--where", "age>40"], "numbers are given by their bins"),
     "{": ([], "not valid JSON"),
+    "count ": (["--where", "age=missing", "--where", "age=[20, 40)"], "names 'age' twice"),
+    '{"kind": "count", "where": {"age": ["[20, 40)"], "age": ["[40, 60)"]}}': ([], "names 'age' twice"),
+    '{"kind": "mean", "of": "age"}': (["--where", "sex=f"], "leave --where out"),
     " count ": ([], "A count needs a condition"),
     "income ~ age": ([], "no attribute 'income'"),
 }

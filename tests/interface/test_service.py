@@ -216,6 +216,7 @@ MALFORMED = {
     "unknown field": b'{"kind": "count", "where": {"sex": ["f"]}, "limit": 3}',
     "unknown attribute": b'{"kind": "mean", "of": "income"}',
     "unknown level": b'{"kind": "count", "where": {"sex": ["x"]}}',
+    "attribute twice": b'{"kind": "count", "where": {"sex": ["f"], "sex": ["m"]}}',
     "no condition": b'{"kind": "count", "where": {}}',
     "level that is no text": b'{"kind": "count", "where": {"sex": [1]}}',
     "target too wide": b'{"kind": "regression", "target": "region", "features": ["age"], "loss": "logistic"}',

@@ -193,7 +193,7 @@ def ask(
         list[str] | None,
         typer.Option(
             help="Condition of a count, mean or regression: sex=f, or bins of a number, "
-            "age=[20, 30)|[30, 40). May be repeated."
+            "age=[20, 30)|[30, 40). May be repeated for other attributes; all conditions hold together."
         ),
     ] = None,
     population: Annotated[
@@ -365,8 +365,14 @@ def _loss_of(target: str, schema: Schema) -> str:
 def _question(text: str, options: dict[str, Any], conditions: list[str]) -> dict[str, Any]:
     """Return the JSON form of a query as it is typed."""
     if text.lstrip().startswith("{"):
+        from dpcvx.queries import parse_query
+
+        if conditions:
+            raise WrongValue("A question in JSON has its conditions in the field where: leave --where out.")
         try:
-            content: dict[str, Any] = json.loads(text)
+            content: dict[str, Any] = parse_query(text)
+        except WrongValue:
+            raise
         except ValueError as error:
             raise WrongValue(f"The question is not valid JSON: {error}.") from None
         except RecursionError:
@@ -379,6 +385,11 @@ def _question(text: str, options: dict[str, Any], conditions: list[str]) -> dict
             raise WrongValue(
                 f"--where {condition} must look like  sex=f  or  region=north|south;  numbers are given by "
                 "their bins,  age=[20, 30)|[30, 40)."
+            )
+        if name.strip() in where:
+            raise WrongValue(
+                f"--where names {name.strip()!r} twice. Give all its levels in one condition, with | "
+                "between them, which means any of them:  region=north|south."
             )
         where[name.strip()] = [level.strip() for level in levels.split("|")]
     if "~" in text:

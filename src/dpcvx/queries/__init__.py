@@ -8,7 +8,16 @@ from dpcvx.queries.engine_plan import objection_to_sizes
 from dpcvx.queries.histogram import Counts, Histogram
 from dpcvx.queries.marginals import Measurement, NoisyMarginals
 from dpcvx.queries.payment import different_columns, paid_schemas
-from dpcvx.queries.query import LONGEST_FORMULA, Count, Marginal, Mean, Query, Regression, query_from_json
+from dpcvx.queries.query import (
+    LONGEST_FORMULA,
+    Count,
+    Marginal,
+    Mean,
+    Query,
+    Regression,
+    parse_query,
+    query_from_json,
+)
 from dpcvx.queries.query_fields import LARGEST_RADIUS, QUERY_LOSSES
 from dpcvx.queries.schema import Attribute, Binned, Schema, columns_left_out, words_about_left_out
 from dpcvx.queries.synthetic import statement_path, write_synthetic
@@ -44,6 +53,7 @@ __all__ = [
     "number_of_units",
     "objection_to_sizes",
     "paid_schemas",
+    "parse_query",
     "query_from_json",
     "statement_path",
     "words_about_left_out",

@@ -8,6 +8,7 @@ the schema alone.
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,7 +31,14 @@ from dpcvx.queries.attribute_codes import (
     sizes_of,
 )
 from dpcvx.queries.compiled import CompiledMeans, CompiledQuery, CompiledRegression, Query
-from dpcvx.queries.query_fields import check_condition, check_name, check_names, loss_from_json, set_from_json
+from dpcvx.queries.query_fields import (
+    check_condition,
+    check_name,
+    check_names,
+    describe,
+    loss_from_json,
+    set_from_json,
+)
 from dpcvx.queries.readings import Reading, table_with_margins
 from dpcvx.queries.regression import Regression
 from dpcvx.queries.schema import Column, Schema
@@ -41,6 +49,7 @@ __all__ = [
     "Mean",
     "Query",
     "Regression",
+    "parse_query",
     "query_from_json",
     "require_query",
     "stored_query",
@@ -198,6 +207,23 @@ def require_query(query: Query) -> Query:
             "query_from_json makes one of a dict."
         )
     return query
+
+
+def parse_query(text: str | bytes) -> Any:
+    """Return the JSON value of a text; refuse a name that stands twice in an object, for a query's condition.
+
+    Python's reader keeps the last one of them and drops the others silently.
+    """
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        names = [name for name, _ in pairs]
+        if doubled := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+            raise WrongValue(
+                f"The query names {describe(doubled[0])} twice in one object: list all of its levels once."
+            )
+        return dict(pairs)
+
+    return json.loads(text, object_pairs_hook=unique)
 
 
 def query_from_json(content: Any) -> Query:

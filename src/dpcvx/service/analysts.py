@@ -20,6 +20,7 @@ from dpcvx.queries import (
     Answer,
     Asker,
     Query,
+    parse_query,
     query_from_json,
     write_synthetic,
 )
@@ -57,7 +58,7 @@ class Analysts:
     def read(self, body: bytes) -> Query:
         """Read a query from JSON; refuse anything else."""
         try:
-            content = json.loads(body)
+            content = parse_query(body)
             json.dumps(content, ensure_ascii=False).encode()  # refuses half of a surrogate pair
             return query_from_json(content)
         except RecursionError:
