@@ -5,6 +5,7 @@ import shutil
 import pytest
 
 import dpcvx
+from dpcvx.queries import query_from_json
 from dpcvx.service.application import WEB, application
 from serving import Teller, make_analysts, serving
 
@@ -358,6 +359,60 @@ def test_no_answer_stands_beside_a_form_that_has_changed(page):
     page.tick("sex")
     assert not page.all("#answer tbody tr")
     assert "#answer" not in page.driver.current_url
+
+
+def ticked(page):
+    return [box.get_attribute("value") for box in page.all("input[name=feature]:checked")]
+
+
+@needs_browser
+def test_a_typed_formula_ticks_its_attributes_and_a_tick_keeps_its_products(page, engine):
+    page.enter_and_wait()
+    formula = page.find("#formula")
+    formula.send_keys("smokes ~ age + sex + age:sex", Keys.TAB)
+    assert page.find("#target").get_attribute("value") == "smokes"
+    assert ticked(page) == ["sex", "age"]
+    page.tick("region")
+    assert formula.get_attribute("value") == "smokes ~ sex + age + region + age:sex"
+    page.ask()
+    asked = engine.asked[-1][0].to_json()
+    assert (asked["features"], asked["interactions"]) == (["sex", "age", "region"], [["age", "sex"]])
+    page.tick("age")  # without it there is no product, and the page says that one is lost
+    assert formula.get_attribute("value") == "smokes ~ sex + region"
+    assert "replaced the formula that was here: smokes ~ sex" in page.find("#formula-note").text
+    formula.clear()
+    formula.send_keys("smokes ~ age + something(sex)", Keys.TAB)
+    assert ticked(page) == []
+    assert "sent as it is typed" in page.find("#formula-note").text
+
+
+@needs_browser
+def test_an_opened_link_fills_the_form_with_its_query(page, engine):
+    queries = [
+        {
+            "kind": "regression",
+            "formula": "age ~ sex + region + sex:region",
+            "loss": "huber",
+            "set": "l1",
+            "radius": 7.0,
+            "intercept": False,
+            "where": {"smokes": ["no"]},
+        },
+        {"kind": "count", "where": {"region": ["north", "west"]}},
+        {"kind": "mean", "of": "age", "where": {}},
+        {"kind": "marginal", "attributes": ["sex", "region"]},
+    ]
+    with dpcvx.Client(page.address, page.text) as client:
+        for k, query in enumerate(queries):
+            client.ask(query, key=f"link{k}")
+    page.enter_and_wait()
+    for k in range(len(queries)):
+        page.driver.execute_script(f"location.hash = '#answer/link{k}'")
+        page.until(lambda k=k: page.driver.execute_script("return $('answer').dataset.name") == f"link{k}")
+        before = len(engine.asked)
+        page.ask()
+        assert page.find("#ask-status").text == ""
+        assert engine.asked[before][0].to_json() == query_from_json(queries[k]).to_json()
 
 
 @needs_browser

@@ -175,8 +175,19 @@ function fillForm() {
   arrange();
 }
 
-// Shows the fields of the chosen kind, and keeps target and loss consistent with each other.
 function arrange() {
+  arrangeFields();
+  writeFormula();
+  clearAnswer();
+}
+
+function changeKind() {
+  arrangeFields();
+  if (!$("formula").dataset.typed) writeFormula();
+}
+
+// Shows the fields of the chosen kind, and keeps target and loss consistent with each other.
+function arrangeFields() {
   const kind = kindOf();
   for (const part of document.querySelectorAll("[data-kind]")) part.hidden = !part.dataset.kind.split(" ").includes(kind);
   $("target-label").textContent = kind === "mean" ? "Mean of" : "What should be explained?";
@@ -193,30 +204,97 @@ function arrange() {
   const twoLevels = attributeOf($("target").value).known === 2;
   for (const option of $("loss").options) option.disabled = !twoLevels && schema.label_losses.includes(option.value);
   if ($("loss").selectedOptions[0]?.disabled) $("loss").value = "squared";
-  writeFormula();
-  clearAnswer();
 }
 
 const chosen = () => [...document.querySelectorAll("input[name=feature]:checked")].map((box) => box.value);
 
-// The formula says the same as the fields; one that is typed is sent as it is, and the service reads it.
-function writeFormula() {
-  const quoted = (name) => (/^[A-Za-z_][A-Za-z_0-9.]*$/.test(name) ? name : `\`${name}\``);
-  $("formula").value = chosen().length ? `${quoted($("target").value)} ~ ${chosen().map(quoted).join(" + ")}` : "";
-  $("formula").dataset.typed = "";
+const quoted = (name) => (/^[A-Za-z_][A-Za-z_0-9.]*$/.test(name) ? name : `\`${name}\``);
+
+// Target, attributes and products of two in a formula; null if it is anything that the fields cannot show.
+function parseFormula(text) {
+  const tokens = text.match(/`[^`]*`|[A-Za-z_][A-Za-z_0-9.]*|[01]|[-+:*~]|\S/g) || [];
+  const name = (token) => (token?.startsWith("`") && token.length > 2 ? token.slice(1, -1) : token);
+  const known = (token) => (token && names().includes(name(token)) ? name(token) : null);
+  const target = known(tokens[0]);
+  if (!target || tokens[1] !== "~") return null;
+  const [features, interactions] = [new Set(), []];
+  let intercept = true;
+  for (let place = 2; place < tokens.length; ) {
+    let sign = "+";
+    if (["+", "-"].includes(tokens[place])) sign = tokens[place++];
+    else if (place > 2) return null;
+    const [token, link, second] = tokens.slice(place);
+    if (token === "0" || token === "1") {
+      intercept = (token === "1") === (sign === "+");
+      place += 1;
+      continue;
+    }
+    const pair = link === ":" || link === "*" ? [known(token), known(second)] : [known(token)];
+    if (sign === "-" || pair.includes(null)) return null;
+    for (const one of pair) features.add(one);
+    if (pair.length === 2) interactions.push(pair);
+    place += 2 * pair.length - 1;
+  }
+  return features.size && !features.has(target) ? { target, features: [...features], interactions, intercept } : null;
 }
 
-// A typed target is chosen in the field too, which decides the models that may be asked for.
-function readTarget() {
+// Writes the formula of the fields. Products stay while both of their attributes are ticked.
+function writeFormula() {
+  const [before, ticked] = [$("formula").value.trim(), chosen()];
+  const parts = parseFormula(before);
+  const products = (parts?.interactions || []).filter((pair) => pair.every((name) => ticked.includes(name)));
+  const terms = [...ticked.map(quoted), ...products.map((pair) => pair.map(quoted).join(":"))];
+  $("formula").value = ticked.length ? `${quoted($("target").value)} ~ ${terms.join(" + ")}` : "";
+  const lost = before && $("formula").dataset.typed && (!parts || products.length < parts.interactions.length);
+  say("formula-note", lost ? `The fields above have replaced the formula that was here: ${before}` : "");
+  $("formula").dataset.typed = products.length ? "yes" : ""; // a formula that is typed is sent as it is
+}
+
+// Shows a formula in the fields while it is typed (later a note would move the button that is pressed): its target, which decides the models that may be asked for, and its attributes.
+function readFormula() {
   const text = $("formula").value;
-  const name = text.split("~")[0].trim().replace(/^`(.*)`$/, "$1");
-  const known = [...$("target").options].some((option) => option.value === name);
-  if (!text.includes("~") || !known || name === $("target").value) return;
-  $("target").value = name;
-  $("loss").value = schema.losses[0];
-  arrange();
-  $("formula").value = text;
-  $("formula").dataset.typed = "yes";
+  const parts = parseFormula(text);
+  const target = parts?.target ?? text.split("~")[0].trim().replace(/^`(.*)`$/, "$1");
+  if (text.includes("~") && names().includes(target) && target !== $("target").value) {
+    $("target").value = target;
+    $("loss").value = schema.losses[0];
+  }
+  tick(parts?.features || []);
+  if (parts && !parts.intercept) $("intercept").checked = false;
+  arrangeFields();
+  $("formula").dataset.typed = text.trim() ? "yes" : "";
+  const shown = parts ? "Its attributes are ticked above." : "It is sent as it is typed. The attributes above cannot show it: none is ticked.";
+  say("formula-note", text.trim() ? shown : "");
+}
+
+function tick(wanted) {
+  for (const box of document.querySelectorAll("input[name=feature]")) box.checked = wanted.includes(box.value);
+}
+
+// Fills the form with a query in JSON, so that it asks the same as an answer that is shown beside it.
+function fillFrom(query) {
+  document.querySelector(`input[name=kind][value=${query.kind}]`).checked = true;
+  const target = query.target ?? query.of;
+  if (target !== undefined) $("target").value = target;
+  tick(query.features ?? query.attributes ?? []);
+  $("conditions").replaceChildren();
+  for (const [name, levels] of Object.entries(query.where || {})) showCondition(name, levels);
+  $("formula").value = "";
+  $("formula").dataset.typed = "";
+  arrangeFields();
+  writeFormula();
+  if (query.kind !== "regression") return;
+  $("loss").value = query.loss?.name ?? query.loss;
+  $("set").value = query.set?.name ? schema.sets[0] : query.set;
+  $("radius").value = query.radius ?? "";
+  $("intercept").checked = query.intercept !== false;
+  const products = query.interactions || [];
+  if (products.length) {
+    $("formula").value += products.map((pair) => ` + ${pair.map(quoted).join(":")}`).join("");
+    $("formula").dataset.typed = "yes";
+  }
+  const more = [query.loss?.name && "parameters of the loss", query.set?.name && "another set of coefficients", query.l2 && "an l2 penalty"].filter(Boolean);
+  if (more.length) say("formula-note", `The answer was asked for with ${more.join(" and ")}, which this form does not have: Ask would send another query.`, true);
 }
 
 function clearAnswer() {
@@ -229,9 +307,19 @@ function clearAnswer() {
 function addCondition() {
   const name = $("condition").value;
   $("condition").value = "";
-  if (!name || $("conditions").querySelector(`[data-name="${CSS.escape(name)}"]`)) return;
+  if (!name) return;
+  const there = $("conditions").querySelector(`[data-name="${CSS.escape(name)}"]`);
+  if (there) { // an attribute has one condition: its ticked values are alternatives
+    there.querySelector("input").focus();
+    say("ask-status", `There is a condition on ${name}: tick further values there.`);
+    return;
+  }
+  showCondition(name, []).querySelector("input").focus();
+}
+
+function showCondition(name, levels) {
   const boxes = attributeOf(name).labels.map((label) =>
-    make("label", {}, make("input", { type: "checkbox", value: label }), label),
+    make("label", {}, make("input", { type: "checkbox", value: label, checked: levels.includes(label) }), label),
   );
   const part = make(
     "fieldset",
@@ -245,7 +333,7 @@ function addCondition() {
     make("div", { class: "chips" }, ...boxes),
   );
   $("conditions").append(part);
-  part.querySelector("input").focus();
+  return part;
 }
 
 function where() {
@@ -316,6 +404,7 @@ async function present(part, name, answer) {
   await report(inside, name, answer);
   part.replaceChildren(inside);
   part.dataset.shown = "yes";
+  part.dataset.name = name;
   history.replaceState(null, "", `#answer/${name}`);
 }
 
@@ -372,7 +461,10 @@ async function openLink() {
   const name = /^#answer\/([A-Za-z0-9_.-]{1,64})$/.exec(location.hash)?.[1];
   if (!name) return;
   try {
-    await present($("answer"), name, await read(`/answers/${name}`));
+    const answer = await read(`/answers/${name}`);
+    fillFrom(answer.query);
+    open("ask");
+    await present($("answer"), name, answer);
   } catch (error) {
     say("ask-status", error.code === "not_found" ? "The link is to an answer that another key was given, or to none." : error.message, true);
   }
@@ -582,7 +674,7 @@ $("login").addEventListener("submit", (event) => {
 $("leave").addEventListener("click", leave);
 for (const tab of TABS) $(`tab-${tab}`).addEventListener("click", () => open(tab));
 document.querySelector("[role=tablist]").addEventListener("keydown", moveTab);
-for (const radio of document.querySelectorAll("input[name=kind]")) radio.addEventListener("change", arrange);
+for (const radio of document.querySelectorAll("input[name=kind]")) radio.addEventListener("change", changeKind);
 $("target").addEventListener("change", () => {
   $("loss").value = schema.losses[0]; // that of labels, which `arrange` replaces for other targets
   arrange();
@@ -590,8 +682,7 @@ $("target").addEventListener("change", () => {
 $("condition").addEventListener("change", addCondition);
 $("query").addEventListener("submit", send);
 $("features").addEventListener("change", writeFormula);
-$("formula").addEventListener("input", () => ($("formula").dataset.typed = $("formula").value.trim() ? "yes" : ""));
-$("formula").addEventListener("change", readTarget);
+$("formula").addEventListener("input", readFormula);
 for (const change of ["change", "input"]) $("query").addEventListener(change, clearAnswer);
 $("compare").addEventListener("click", compare);
 addEventListener("hashchange", openLink);
