@@ -218,6 +218,26 @@ def test_two_answers_are_compared_number_by_number():
     assert ANSWER.compare(ANSWER).to_dict()["rows"][0]["intervals"] == "overlap"
 
 
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"loss": "huber"}, "another loss"),
+        ({"target": "other"}, "another target"),
+        ({"kind": "mean", "of": "age"}, "another kind"),
+    ],
+)
+def test_numbers_on_different_scales_have_no_difference(change, words):
+    """A log odds beside a share would be said to be apart, whatever the records are."""
+    other = replace(ANSWER, query={**ANSWER.query, **change})
+    shown = ANSWER.compare(other).to_dict()
+    assert {name for row in shown["rows"] for name in row} == {"", "answer", "estimate", "low", "high"}
+    assert [row["answer"] for row in shown["rows"]] == ["first"] * len(ANSWER.names) + ["second"] * len(
+        ANSWER.names
+    )
+    assert words in shown["notes"][0]
+    assert "apart" not in str(ANSWER.compare(other))
+
+
 def test_answers_of_earlier_versions_keep_their_bounds():
     old = ANSWER.to_json()
     for name in ("coded", "interval_by", "people", "unit"):

@@ -477,6 +477,24 @@ def test_answers_are_downloaded_and_compared(page):
 
 
 @needs_browser
+def test_a_mean_beside_a_long_table_fits_a_phone(page):
+    page.resize(*WIDTHS["phone"])
+    with dpcvx.Client(page.address, page.text) as client:
+        client.ask({"kind": "marginal", "attributes": ["sex", "age", "region", "smokes"]}, key="long")
+        client.ask({"kind": "mean", "of": "age"}, key="short")
+    page.enter_and_wait()
+    page.open("history")
+    for box in page.all("input[name=compared]")[:2]:
+        box.click()
+    page.find("#compare").click()
+    rows = page.until(lambda: page.all("#comparison tbody tr"))
+    assert len(rows) > 50
+    assert page.find("#comparison").size["height"] < 2 * WIDTHS["phone"][1]
+    assert max(row.size["height"] for row in rows) < 120
+    assert _fits(page)
+
+
+@needs_browser
 def test_synthetic_data_are_downloaded(page):
     page.enter_and_wait()
     page.open("synthetic")

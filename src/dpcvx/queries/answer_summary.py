@@ -163,7 +163,12 @@ class AnswerComparison(Printable):
     population: bool
 
     def table(self) -> ResultTable:
-        """Return numbers of both by name, the difference where both have one, and whether intervals meet."""
+        """Return numbers of both by name, the difference where both have one, and whether intervals meet.
+
+        Answers whose numbers are on different scales follow each other, without differences.
+        """
+        if apart := _scales_apart(self.one.query, self.other.query):
+            return self._listed(apart)
         left, right = ({each.name: each for each in answer.coefficients} for answer in (self.one, self.other))
         rows = []
         for name in dict.fromkeys((*left, *right)):
@@ -180,12 +185,43 @@ class AnswerComparison(Printable):
             )
         heads = ("first", "low", "high", "second", "low of second", "high of second", "difference")
         columns = (Column(""), *(Column(head, number) for head in heads), Column("intervals"))
-        facts = (("first", title_of(self.one.query)), ("second", title_of(self.other.query)))
         note = (
             "Both answers rest on the same released numbers, so their errors are correlated, and the error "
             "of a difference is not known. Intervals that do not meet show a difference."
         )
-        return ResultTable("Comparison of two answers", facts, columns, tuple(rows), (note,))
+        return ResultTable(COMPARISON, self._facts(), columns, tuple(rows), (note,))
+
+    def _listed(self, apart: str) -> ResultTable:
+        """Return all numbers of both answers below each other."""
+        pairs = (("first", self.one), ("second", self.other))
+        rows = [
+            (each.name, which, *_ends(each, self.population))
+            for which, answer in pairs
+            for each in answer.coefficients
+        ]
+        heads = (Column("estimate", number), Column("low", number), Column("high", number))
+        note = (
+            f"The answers have {apart}: their numbers are on different scales, so no differences are shown."
+        )
+        return ResultTable(
+            COMPARISON, self._facts(), (Column(""), Column("answer"), *heads), tuple(rows), (note,)
+        )
+
+    def _facts(self) -> tuple[tuple[str, str], ...]:
+        return (("first", title_of(self.one.query)), ("second", title_of(self.other.query)))
+
+
+COMPARISON = "Comparison of two answers"
+
+
+def _scales_apart(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    """Say why numbers of two queries are on different scales; empty if they are on the same."""
+    for words, name in (("another kind", "kind"), ("another target", "target"), ("another loss", "loss")):
+        if one.get(name) != other.get(name):
+            return words
+    if one.get("of") != other.get("of"):
+        return "means of other attributes"
+    return ""
 
 
 def people(value: float) -> str:
