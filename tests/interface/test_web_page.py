@@ -1,13 +1,15 @@
 """The web page in a real browser, from the key to the download, at the width of a desktop and of a phone."""
 
 import shutil
+from dataclasses import replace
 
 import pytest
 
 import dpcvx
-from dpcvx.queries import query_from_json
+from dpcvx.queries import Schema, query_from_json
+from dpcvx.queries.legend import legend_of
 from dpcvx.service.application import WEB, application
-from serving import Teller, make_analysts, serving
+from serving import SCHEMA, Teller, make_analysts, serving
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
 from selenium.webdriver.common.by import By  # noqa: E402
@@ -492,6 +494,45 @@ def test_a_mean_beside_a_long_table_fits_a_phone(page):
     assert page.find("#comparison").size["height"] < 2 * WIDTHS["phone"][1]
     assert max(row.size["height"] for row in rows) < 120
     assert _fits(page)
+
+
+@needs_browser
+@pytest.mark.parametrize("width", WIDTHS)
+def test_declared_words_are_shown_wherever_codes_are(driver, tmp_path, width):
+    words = {"label": "Part of the country", "value_labels": {"north": "the cold & <b>"}}
+    listed = [{**one.identity(), **(words if one.name == "region" else {})} for one in SCHEMA.attributes]
+    schema = Schema.from_dict({"attributes": listed})
+
+    class Labelled(Teller):
+        def answer(self, compiled, key=None, asker=None, record=None):
+            answer = super().answer(compiled, key, asker, record)
+            return replace(answer, legend=legend_of(schema, answer.query))
+
+    analysts = make_analysts(tmp_path, Labelled(schema=schema))
+    _, text = analysts.keys.create("ann")
+    with serving(application(analysts, slot=0.01)) as address:
+        page = Page(driver, address, text)
+        page.resize(*WIDTHS[width])
+        page.enter_and_wait()
+        Select(page.find("#target")).select_by_value("smokes")
+        assert "region: Part of the country" in page.find("#features").text
+        page.tick("region")
+        Select(page.find("#condition")).select_by_value("region")
+        assert "north (the cold & <b>)" in page.find("#conditions").text
+        page.find(".condition button").click()
+        page.ask()
+        assert page.answer()[1][1][0] == "region=north (the cold & <b>) (baseline)"
+        assert "Part of the country" in page.find("#answer dl").text
+        page.choose("marginal")
+        page.tick("sex")
+        page.ask()
+        labels = "".join(one.text for one in page.all("#answer svg text:not(.tick)")).replace(" ", "")
+        assert "sex=f,region=north(thecold&<b>)" in labels
+        assert _fits(page)
+        page.open("data")
+        assert "north (the cold & <b>)" in page.find("#attributes").text
+        page.find("#search").send_keys("country")
+        assert len(page.all("#attributes > li")) == 1
 
 
 @needs_browser

@@ -12,6 +12,7 @@ import numpy as np
 
 from dpcvx.arrays import Vector
 from dpcvx.data.canonical import DATE, canonical_cells
+from dpcvx.data.column_labels import check_label
 from dpcvx.data.variables import (
     ASK,
     Cells,
@@ -51,6 +52,8 @@ class DateColumn:
         intercept the first is the baseline: the first year, January, Monday.
     missing_codes : sequence
         Values that stand for a missing cell, such as ``["9999-12-31"]``.
+    label : str
+        Words for people: what the date is.
     """
 
     bounds: Any
@@ -58,11 +61,13 @@ class DateColumn:
     since: Any = None
     parts: Any = ()
     missing_codes: Any = ()
+    label: str = ""
     kind: ClassVar[str] = "date"
     text: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "missing_codes", missing_codes_of(self.missing_codes))
+        object.__setattr__(self, "label", check_label("label", self.label))
         if self.unit not in UNITS:
             raise WrongValue(f"unit must be one of {', '.join(UNITS)}, got {show(self.unit)}.")
         parts = (self.parts,) if isinstance(self.parts, str) else tuple(self.parts)

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpcvx.data.canonical import canonical_cells, map_cells
+from dpcvx.data.column_labels import check_label, check_value_labels
 from dpcvx.data.column_maps import map_fields, read_map
 from dpcvx.data.date_column import DateColumn
 from dpcvx.data.levels import BOOLEAN_WORDS, DeclaredLevels
@@ -71,6 +72,10 @@ class NumberColumn:
         "Preprocessing".
     missing_codes : sequence
         Values that stand for a missing cell, such as ``[99, -9]``.
+    label, unit : str
+        Words for people: what the number is, and its unit.
+    value_labels : mapping from number to str
+        Names of codes, such as ``{1: "up to 10,000"}``; queries show them with the bin that holds the code.
     """
 
     bounds: Any
@@ -78,11 +83,17 @@ class NumberColumn:
     bins: Any = None
     map: Any = None
     missing_codes: Any = ()
+    label: str = ""
+    unit: str = ""
+    value_labels: Any = ()
     kind: ClassVar[str] = "number"
     text: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "missing_codes", missing_codes_of(self.missing_codes))
+        object.__setattr__(self, "label", check_label("label", self.label))
+        object.__setattr__(self, "unit", check_label("unit", self.unit))
+        object.__setattr__(self, "value_labels", check_value_labels(self.value_labels, _is_finite))
         if self.bounds not in (ASK, PRIVATE):
             object.__setattr__(self, "bounds", number_pair(self.bounds, "bounds"))
         if self.missing not in (None, INDICATOR) and not is_number(self.missing):
@@ -128,6 +139,10 @@ class LevelColumn:
         has a coefficient.
     missing_codes : sequence
         Values that stand for a missing cell, such as ``[99, -9]``.
+    label : str
+        Words for people: what the column is.
+    value_labels : mapping from level to str
+        Names of levels for people, such as ``{1: "Very liberal"}``.
     """
 
     levels: Any
@@ -135,12 +150,16 @@ class LevelColumn:
     other: Level | None = None
     baseline: Level | None = None
     missing_codes: Any = ()
+    label: str = ""
+    value_labels: Any = ()
     kind: ClassVar[str] = "levels"
     text: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "missing_codes", missing_codes_of(self.missing_codes))
+        object.__setattr__(self, "label", check_label("label", self.label))
         if self.levels == ASK:
+            object.__setattr__(self, "value_labels", check_value_labels(self.value_labels, lambda _: True))
             return
         levels = DeclaredLevels.declare(self.levels, "levels")
         if not len(levels):
@@ -156,6 +175,8 @@ class LevelColumn:
             raise WrongValue(
                 f"baseline must be one of the levels, two or more of them; got {show(self.baseline)}."
             )
+        labels = check_value_labels(self.value_labels, lambda value: self._place(value) >= 0)
+        object.__setattr__(self, "value_labels", labels)
 
     @property
     def declared(self) -> DeclaredLevels:
@@ -195,10 +216,27 @@ class BooleanColumn:
     """True or false, also written as 1 or 0, yes or no, y or n, t or f, in upper or lower case.
 
     One feature, 1 for true. Any other cell is missing, such as a code 9 for "no answer".
+
+    Parameters
+    ----------
+    label : str
+        Words for people: what the column is.
+    value_labels : mapping from value to str
+        Names of true and false for people, such as ``{1: "votes", 0: "does not vote"}``.
     """
 
+    label: str = ""
+    value_labels: Any = ()
     kind: ClassVar[str] = "boolean"
     text: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "label", check_label("label", self.label))
+        labels = check_value_labels(self.value_labels, lambda value: not math.isnan(self._flag(value)))
+        object.__setattr__(self, "value_labels", labels)
+
+    def _flag(self, value: str) -> float:
+        return float(self.read(one_cell(value))[0])
 
     def variables(self, name: str) -> tuple[Variable, ...]:
         """Return the number 0 or 1."""
@@ -226,16 +264,20 @@ class HashedColumn:
         Public key of the hash; another key maps texts to other buckets.
     missing_codes : sequence
         Values that stand for a missing cell, such as ``[99, -9]``.
+    label : str
+        Words for people: what the column is.
     """
 
     buckets: Any
     key: str = ""
     missing_codes: Any = ()
+    label: str = ""
     kind: ClassVar[str] = "hashed"
     text: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "missing_codes", missing_codes_of(self.missing_codes))
+        object.__setattr__(self, "label", check_label("label", self.label))
         if self.buckets != ASK and not (type(self.buckets) is int and 2 <= self.buckets <= MOST_BUCKETS):
             raise WrongValue(f"buckets must be from 2 to {MOST_BUCKETS}, got {show(self.buckets)}.")
         if not isinstance(self.key, str) or len(self.key.encode()) > hashlib.blake2b.MAX_KEY_SIZE:
@@ -353,6 +395,8 @@ def column_fields(column: Any) -> dict[str, Any]:
     }
     if column.kind == DateColumn.kind and column.bounds != ASK and column.since == column.bounds[0]:
         del stated["since"]
+    if "value_labels" in stated:
+        stated["value_labels"] = dict(stated["value_labels"])
     if "map" in stated:
         stated["map"] = map_fields(stated["map"])
     return {"kind": column.kind, **stated}
@@ -377,6 +421,13 @@ def read_column_fields(content: Any, where: str) -> Any:
         raise WrongValue(f"{where} lacks an entry: {kind.kind} takes {', '.join(sorted(known))}.") from None
     except WrongValue as error:
         raise WrongValue(f"{where}: {error}") from None
+
+
+def _is_finite(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
 
 
 def _flag(value: Any) -> float:

@@ -16,6 +16,7 @@ from dpcvx.estimators.tables import number
 from dpcvx.queries.answer_summary import AnswerComparison, AnswerRows, AnswerSummary
 from dpcvx.queries.attribute_codes import allowed_cells
 from dpcvx.queries.compiled import Query
+from dpcvx.queries.legend import read_legend
 from dpcvx.queries.query import Mean, Regression
 from dpcvx.queries.query_fields import QUERY_LOSSES, find_loss
 from dpcvx.queries.readings import Coefficient
@@ -101,6 +102,9 @@ class Answer:
         How to read the numbers; a function of the query and the schema.
     data : str
         Name of the data set, that of the engine's account; "" without one and in answers of earlier versions.
+    legend : mapping
+        Words that the schema declares for the attributes of the query: by attribute "label", "unit", and
+        "values", names of its levels and bins. Empty where none are declared.
     """
 
     query: dict[str, Any]
@@ -121,6 +125,7 @@ class Answer:
     unit: str
     note: str
     data: str = ""
+    legend: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -229,6 +234,8 @@ class Answer:
         """Return every field in plain types."""
         content = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         numbers = [dataclasses.asdict(each) for each in self.coefficients]
+        if not self.legend:
+            del content["legend"]
         return {**content, "coefficients": numbers, "coded": list(self.coded)}
 
     @cached_property
@@ -248,7 +255,7 @@ class Answer:
         if isinstance(content, Mapping) and "covered_by" in content and "interval_by" not in content:
             content = _of_coded_numbers(content)
         if isinstance(content, Mapping):
-            content = {"data": "", **content}
+            content = {"data": "", "legend": {}, **content}
         kinds: dict[str, tuple[type, ...]] = {
             "query": (Mapping,),
             "coefficients": (list,),
@@ -263,6 +270,7 @@ class Answer:
             "unit": (str,),
             "note": (str,),
             "data": (str,),
+            "legend": (Mapping,),
             **dict.fromkeys(("confidence", "remaining"), (float,)),
             **dict.fromkeys(("error", "error_bound", "typical"), (float, NoneType)),
         }
@@ -281,7 +289,8 @@ class Answer:
             raise WrongValue("coded must be a list of numbers.")
         numbers = tuple(_coefficient(each) for each in content["coefficients"])
         coded = tuple(content["coded"])
-        return cls(**{**content, "query": dict(content["query"]), "coefficients": numbers, "coded": coded})
+        read = {"coefficients": numbers, "coded": coded, "legend": read_legend(content["legend"])}
+        return cls(**{**content, "query": dict(content["query"]), **read})
 
     def __str__(self) -> str:
         return str(self.summary())

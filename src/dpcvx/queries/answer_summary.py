@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from dpcvx.estimators.tables import Column, Printable, ResultTable, number, percent, three_decimals
+from dpcvx.queries.legend import attribute_facts, level_words, with_words
 from dpcvx.queries.readings import TOTAL, Coefficient
 from dpcvx.words import quantity
 
@@ -33,6 +34,8 @@ class ReadableAnswer(Protocol):
     def unit(self) -> str: ...
     @property
     def data(self) -> str: ...
+    @property
+    def legend(self) -> Mapping[str, Mapping[str, Any]]: ...
     @property
     def source(self) -> str: ...
     @property
@@ -61,6 +64,38 @@ class AnswerRows(Printable):
     population: bool
 
     def table(self) -> ResultTable:
+        """Return the rows with names in codes, and declared words of these in columns of their own."""
+        table, legend = self.coded(), self.answer.legend
+        names: list[str] = self.answer.query["attributes"] if _is_table(self.answer) else []
+        columns, rows = list(table.columns), [list(row) for row in table.rows]
+        if names:
+            places = [k for k, name in enumerate(names) if legend.get(name, {}).get("values")]
+            words = [[level_words(names[k], row[k], legend) for k in places] for row in rows]
+            heads = [f"{names[k]} label" for k in places]
+        else:
+            shown = [with_words(row[0], legend) for row in rows]
+            changed = any(text != row[0] for text, row in zip(shown, rows, strict=True))
+            words, heads = [[text] if changed else [] for text in shown], ["label"] * changed
+        columns += map(Column, heads)
+        cells = tuple((*row, *more) for row, more in zip(rows, words, strict=True))
+        return replace(table, columns=tuple(columns), rows=cells)
+
+    def worded(self) -> ResultTable:
+        """Return the rows with the words of levels beside their codes, for people."""
+        table, legend = self.coded(), self.answer.legend
+        names: list[str] = self.answer.query["attributes"] if _is_table(self.answer) else []
+        rows = [
+            (
+                *(_level(name, cell, legend) for name, cell in zip(names, row, strict=False)),
+                *row[len(names) :],
+            )
+            if names
+            else (with_words(row[0], legend), *row[1:])
+            for row in table.rows
+        ]
+        return replace(table, rows=tuple(rows))
+
+    def coded(self) -> ResultTable:
         """Return the rows, with what they are about above and how to read them below."""
         answer, rows = self.answer, []
         show = people if _counts(answer) else number
@@ -89,7 +124,8 @@ class AnswerRows(Printable):
             if _counts(answer):
                 row.append(each.estimate / answer.people if answer.people else None)
             rows.append(tuple(row))
-        return ResultTable(title_of(answer.query), _facts(answer), tuple(columns), tuple(rows), self._notes())
+        title = title_of(answer.query, answer.legend)
+        return ResultTable(title, _facts(answer), tuple(columns), tuple(rows), self._notes())
 
     @property
     def _tests(self) -> bool:
@@ -124,7 +160,7 @@ class AnswerSummary(Printable):
 
     def table(self) -> ResultTable:
         """Return the table; that of several attributes shows estimates with half of their interval."""
-        long = self.rows.table()
+        long, legend = self.rows.worded(), self.rows.answer.legend
         query = self.rows.answer.query
         if not _is_table(self.rows.answer) or len(query["attributes"]) < 2:
             return _without_empty(long)
@@ -133,7 +169,8 @@ class AnswerSummary(Printable):
         levels = list(next(iter(lines.values())))
         if len(levels) > WIDEST + 1:
             return long
-        columns = (Column(", ".join(names[:-1])), *(Column(f"{names[-1]}={level}") for level in levels))
+        heads = (with_words(f"{names[-1]}={level}", legend) for level in levels)
+        columns = (Column(", ".join(names[:-1])), *map(Column, heads))
         cells = tuple((row, *(line[level] for level in levels)) for row, line in lines.items())
         return ResultTable(long.title, long.facts, columns, cells, (PLUS_MINUS, *long.notes))
 
@@ -176,7 +213,7 @@ class AnswerComparison(Printable):
             both = a is not None and b is not None
             rows.append(
                 (
-                    name,
+                    with_words(name, self._legend),
                     *_ends(a, self.population),
                     *_ends(b, self.population),
                     b.estimate - a.estimate if a is not None and b is not None else None,
@@ -195,7 +232,7 @@ class AnswerComparison(Printable):
         """Return all numbers of both answers below each other."""
         pairs = (("first", self.one), ("second", self.other))
         rows = [
-            (each.name, which, *_ends(each, self.population))
+            (with_words(each.name, answer.legend), which, *_ends(each, self.population))
             for which, answer in pairs
             for each in answer.coefficients
         ]
@@ -207,8 +244,13 @@ class AnswerComparison(Printable):
             COMPARISON, self._facts(), (Column(""), Column("answer"), *heads), tuple(rows), (note,)
         )
 
+    @property
+    def _legend(self) -> Mapping[str, Mapping[str, Any]]:
+        return {**self.one.legend, **self.other.legend}
+
     def _facts(self) -> tuple[tuple[str, str], ...]:
-        return (("first", title_of(self.one.query)), ("second", title_of(self.other.query)))
+        titles = (title_of(answer.query, answer.legend) for answer in (self.one, self.other))
+        return (*zip(("first", "second"), titles, strict=True), *attribute_facts(self._legend))
 
 
 COMPARISON = "Comparison of two answers"
@@ -229,11 +271,18 @@ def people(value: float) -> str:
     return f"{value:,.0f}"
 
 
-def title_of(query: Mapping[str, Any]) -> str:
-    """Return a query in words."""
+def title_of(query: Mapping[str, Any], legend: Mapping[str, Mapping[str, Any]] | None = None) -> str:
+    """Return a query in words.
+
+    `legend`: words of its attributes, where declared.
+    """
+    shown = {
+        name: [_level(name, level, legend or {}) for level in levels]
+        for name, levels in query.get("where", {}).items()
+    }
     where = " and ".join(
         f"{name} in {{{', '.join(levels)}}}" if len(levels) > 1 else f"{name} = {levels[0]}"
-        for name, levels in query.get("where", {}).items()
+        for name, levels in shown.items()
     )
     kind = query.get("kind")
     if kind == "count":
@@ -271,6 +320,7 @@ def _facts(answer: ReadableAnswer) -> tuple[tuple[str, str], ...]:
     facts = [("data", answer.data)] if answer.data else []
     if answer.people is not None:
         facts.append(("people", quantity(answer.people, answer.unit)))
+    facts += attribute_facts(answer.legend)
     facts.append(("answered from", answer.source))
     facts.append(("compared with the records", answer.comparison_words))
     if not answer.private:
@@ -312,11 +362,21 @@ def _across(answer: ReadableAnswer, population: bool) -> dict[str, dict[str, str
     lines: dict[str, dict[str, str]] = {}
     for each in answer.coefficients:
         cells = levels_of(each.name, answer.query["attributes"])
-        row = TOTAL if set(cells[:-1]) == {TOTAL} else ", ".join(cells[:-1])
+        shown = [
+            _level(attribute, level, answer.legend)
+            for attribute, level in zip(answer.query["attributes"], cells, strict=True)
+        ]
+        row = TOTAL if set(cells[:-1]) == {TOTAL} else ", ".join(shown[:-1])
         low, high = each.interval(population)
         half = "" if low is None or high is None else f" ±{(high - low) / 2:,.0f}"
         lines.setdefault(row, {})[cells[-1]] = f"{each.estimate:,.0f}{half}"
     return lines
+
+
+def _level(attribute: str, level: str, legend: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return a level with its words, if it has any."""
+    words = level_words(attribute, level, legend)
+    return f"{level} ({words})" if words else level
 
 
 def _ends(each: Coefficient | None, population: bool) -> tuple[float | None, ...]:

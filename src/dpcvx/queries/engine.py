@@ -41,6 +41,7 @@ from dpcvx.queries.engine_plan import EXPECTED, EnginePlan, engine_facts
 from dpcvx.queries.engine_statement import engine_statement
 from dpcvx.queries.error_bars import CONFIDENCE, Bound, PropagatedNoise, at_edge, in_units
 from dpcvx.queries.histogram import Counts, Histogram, check_units
+from dpcvx.queries.legend import legend_of
 from dpcvx.queries.local_models import LocalModels
 from dpcvx.queries.measuring import MeasuredAnswer, Measurer
 from dpcvx.queries.mechanisms import NoisyErrors, NoisyHistogram, PublicAnswer, WorstQuery
@@ -590,6 +591,7 @@ class QueryEngine:
                 intervals=any(each.low is not None for each in numbers),
             ),
             data="" if self._account is None else self._account.name,
+            legend=legend_of(self.schema, compiled.description.to_json()),
         )
 
     @property

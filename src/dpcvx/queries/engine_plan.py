@@ -52,7 +52,7 @@ def engine_facts(
     return {
         **({} if check == CHECK else {"check": float(check)}),
         **({} if bin_means == BIN_MEANS else {"bin_means": float(bin_means)}),
-        "schema": universe.schema.to_dict(),
+        "schema": universe.schema.identity(),
         "n": n,
         "n_queries": n_queries,
         "budget": [budget.epsilon, budget.delta],

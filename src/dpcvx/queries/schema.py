@@ -9,7 +9,7 @@ import json
 import math
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -23,6 +23,7 @@ from dpcvx.data.table_file import read_toml
 from dpcvx.data.table_schema import TableSchema
 from dpcvx.data.variables import Variable
 from dpcvx.errors import UnrecognisedDataWarning, WrongValue
+from dpcvx.queries.column_words import WORDS, check_words, declared_words, words_of
 from dpcvx.words import is_number
 
 __all__ = ["Attribute", "Binned", "Column", "Schema"]
@@ -45,11 +46,18 @@ class Attribute:
     other : str, bool, int or float, optional
         Level that every other value counts as, a missing one included: one of the levels, or a text of its
         own, which is then a further cell without a value. By default it is such a text, "missing".
+    label, unit : str
+        Words for people. They are no part of the declaration that an account pays for.
+    value_labels : mapping from level to str
+        Names of levels for people, such as ``{1: "Very liberal"}``.
     """
 
     name: str
     levels: tuple[Level, ...]
     other: Level | None = None
+    label: str = field(default="", compare=False)
+    unit: str = field(default="", compare=False)
+    value_labels: Any = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         _require_name(self.name)
@@ -64,6 +72,18 @@ class Attribute:
                 f"other of {self.name!r} is {self.other!r}; it must be one of {levels!r}, or a text of its "
                 "own."
             )
+        check_words(self)
+
+    def cell(self, value: str) -> int:
+        """Return the number of the cell that a value belongs to, -1 where there is none."""
+        if value in self.labels:
+            return self.labels.index(value)
+        return int(DeclaredLevels(self.levels).codes(np.array([value], dtype=object))[0])
+
+    @property
+    def words(self) -> dict[str, Any]:
+        """Label, unit and names of levels for people, as far as they are declared."""
+        return words_of(self)
 
     def of_version_0_1(self) -> Attribute:
         """Return what a file of version 0.1 meant that names no level for other values: the last one."""
@@ -122,6 +142,10 @@ class Attribute:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the declaration as plain types."""
+        return {**self.identity(), **self.words}
+
+    def identity(self) -> dict[str, Any]:
+        """Return the declaration without words for people."""
         return {"name": self.name, "levels": list(self.levels), "other": self.other}
 
 
@@ -144,12 +168,19 @@ class Binned:
     values : tuple of float, optional
         Number that stands for each bin, within the bin, in the table's units: for instance its mean in an
         earlier, public table. By default an engine measures the mean of each bin; elsewhere it is the middle.
+    label, unit : str
+        Words for people. They are no part of the declaration that an account pays for.
+    value_labels : mapping from number to str
+        Names of codes for people, such as ``{1: "up to 10,000"}``, shown with the bin that holds the code.
     """
 
     name: str
     edges: tuple[float, ...]
     missing: float | str | None = None
     values: tuple[float, ...] | None = None
+    label: str = field(default="", compare=False)
+    unit: str = field(default="", compare=False)
+    value_labels: Any = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         _require_name(self.name)
@@ -179,6 +210,24 @@ class Binned:
             )
         if self.values is not None:
             object.__setattr__(self, "values", self._checked(self.values))
+        check_words(self)
+
+    def cell(self, value: str) -> int:
+        """Return the number of the cell that a number, or the label of a cell, belongs to; -1 for none."""
+        if value in self.labels:
+            return self.labels.index(value)
+        try:
+            number = float(value)
+        except ValueError:
+            return -1
+        if not self.edges[0] <= number <= self.edges[-1]:
+            return -1
+        return int(np.searchsorted(self.edges[1:-1], number, side="right"))
+
+    @property
+    def words(self) -> dict[str, Any]:
+        """Label, unit and names of bins for people, as far as they are declared."""
+        return words_of(self)
 
     def _checked(self, values: Any) -> tuple[float, ...]:
         """Return declared values of the bins as numbers; refuse any outside its bin."""
@@ -263,6 +312,10 @@ class Binned:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the declaration as plain types."""
+        return {**self.identity(), **self.words}
+
+    def identity(self) -> dict[str, Any]:
+        """Return the declaration without words for people."""
         own = {} if self.values is None else {"values": list(self.values)}
         return {"name": self.name, "edges": list(self.edges), "missing": self.missing, **own}
 
@@ -317,6 +370,10 @@ class Schema:
         """Return the declaration as plain types."""
         return {"attributes": [attribute.to_dict() for attribute in self.attributes]}
 
+    def identity(self) -> dict[str, Any]:
+        """Return the declaration without words for people, by which an engine is known again."""
+        return {"attributes": [attribute.identity() for attribute in self.attributes]}
+
     def to_json(self) -> str:
         """Return the declaration as JSON text."""
         return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False)
@@ -350,14 +407,16 @@ class Schema:
         for each in table.variables():
             if each.column in table.no_queries or _why_left_out(each):
                 continue
+            words = declared_words(table.columns.get(each.column), each)
             if (levels := each.levels or each.answers) is not None:
-                found.append(Attribute(each.name, levels, _missing_name(map(str, levels))))
+                found.append(Attribute(each.name, levels, _missing_name(map(str, levels)), **words))
                 continue
             edges: Any = each.bins
             if isinstance(edges, int):
                 low, high = each.bounds
                 edges = tuple(np.linspace(low, high, edges + 1).tolist())
-            found.append(Binned(each.name, edges, MISSING if each.missing is None else each.missing))
+            missing = MISSING if each.missing is None else each.missing
+            found.append(Binned(each.name, edges, missing, **words))
         if not found:
             reasons = "; ".join(columns_left_out(table)) or "no_queries names all of them"
             raise WrongValue(f"The declaration has no column that queries can use: {reasons}.")
@@ -467,15 +526,16 @@ def _attribute(content: Any) -> Column:
         (Attribute, "levels", ("other",)),
         (Binned, "edges", ("missing", "values")),
     ):
-        if {"name", needed} <= keys <= {"name", needed, *optional}:
+        if {"name", needed} <= keys <= {"name", needed, *optional, *WORDS}:
             if not isinstance(content[needed], list):
                 raise WrongValue(f"{needed} of {content['name']!r} must be a list, got {content[needed]!r}.")
             given = [content.get(name) for name in optional]
-            column: Column = kind(content["name"], tuple(content[needed]), *given)
+            words = {name: content[name] for name in WORDS if name in content}
+            column: Column = kind(content["name"], tuple(content[needed]), *given, **words)
             return column.of_version_0_1() if given[0] is None else column
     raise WrongValue(
-        "A column needs a name and either levels (and perhaps other) or edges (and perhaps missing, values); "
-        f"got {', '.join(sorted(map(str, keys))) or content!r}."
+        "A column needs a name and either levels (and perhaps other) or edges (and perhaps missing, values), "
+        f"and perhaps {', '.join(WORDS)}; got {', '.join(sorted(map(str, keys))) or content!r}."
     )
 
 

@@ -296,7 +296,7 @@ def _check_before_paying(
     if settings.accept_warnings:
         return
     if account is not None and any(each.purpose.startswith(ENGINE) for each in account.history()):
-        paid, wanted = paid_schemas(account), json.loads(table.schema.to_json())
+        paid, wanted = paid_schemas(account), table.schema.identity()
         if not paid or wanted in paid:  # version 0.1 did not store schemas
             return
         lacking = "".join(f" {words}" for words in table.warnings if table.absent)
@@ -345,7 +345,7 @@ def _recognise(
     people: Iterable[str] = ("\x1f".join(map(str, row)) for row in zip(*listed, strict=True))
     if table.person is not None:
         people = sorted(set(people))
-    schema = hashlib.sha256(json.dumps(table.schema.to_dict(), sort_keys=True).encode()).hexdigest()
+    schema = hashlib.sha256(json.dumps(table.schema.identity(), sort_keys=True).encode()).hexdigest()
     declared = Declared(account.budget.unit, schema, settings.population)
     try:
         return account.ledger.recognise_people(account.name, people, declared)

@@ -49,6 +49,25 @@ function breakable(name) {
   return name.split(/(?<=[=_,])/).flatMap((part, place) => (place ? [make("wbr"), part] : [part]));
 }
 
+// ---- words that the schema declares for attributes and levels ------------------------------------------------
+
+const labelOf = (attribute) => attribute.label || "";
+const unitOf = (attribute) => (attribute.unit ? `in ${attribute.unit}` : "");
+const named = (attribute) => [attribute.name, labelOf(attribute)].filter(Boolean).join(": ");
+const levelWords = (attribute, level) => attribute?.value_labels?.[level] || "";
+const levelNamed = (attribute, level) => (levelWords(attribute, level) ? `${level} (${levelWords(attribute, level)})` : level);
+
+// The name of a number with the words of its levels, as the service writes it in tables.
+function withWords(name, legend) {
+  for (const [attribute, entry] of Object.entries(legend || {})) {
+    for (const [level, text] of Object.entries(entry.values || {})) {
+      const code = `${attribute}=${level}`.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+      name = name.replace(new RegExp(`(^|, |:)(${code})(?=$|, |:| \\()`), (_, before, found) => `${before}${found} (${text})`);
+    }
+  }
+  return name;
+}
+
 function newKey() {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (b) => b.toString(16).padStart(2, "0")).join("");
 }
@@ -161,16 +180,16 @@ const MODELS = { logistic: "logistic: odds of a level", squared: "linear: mean",
 const kindOf = () => document.querySelector("input[name=kind]:checked").value;
 
 function fillForm() {
-  const options = (values) => values.map((value) => make("option", { value }, value));
-  $("target").replaceChildren(...options(names()));
+  const options = () => schema.attributes.map((one) => make("option", { value: one.name }, named(one)));
+  $("target").replaceChildren(...options());
   $("features").replaceChildren(
-    ...names().map((name) => make("label", {}, make("input", { type: "checkbox", name: "feature", value: name }), name)),
+    ...schema.attributes.map((one) => make("label", { title: named(one) }, make("input", { type: "checkbox", name: "feature", value: one.name }), named(one))),
   );
   $("loss").replaceChildren(...schema.losses.map((value) => make("option", { value }, MODELS[value] || value.replace("_", " "))));
   $("set").replaceChildren(...schema.sets.map((value) => make("option", { value }, `${value} ball`)));
   $("radius").max = schema.largest_radius;
   const first = make("option", { value: "" }, "choose an attribute");
-  $("condition").replaceChildren(first, ...options(names()));
+  $("condition").replaceChildren(first, ...options());
   $("conditions").replaceChildren();
   arrange();
 }
@@ -319,7 +338,7 @@ function addCondition() {
 
 function showCondition(name, levels) {
   const boxes = attributeOf(name).labels.map((label) =>
-    make("label", {}, make("input", { type: "checkbox", value: label, checked: levels.includes(label) }), label),
+    make("label", {}, make("input", { type: "checkbox", value: label, checked: levels.includes(label) }), levelNamed(attributeOf(name), label)),
   );
   const part = make(
     "fieldset",
@@ -421,7 +440,7 @@ async function report(part, name, answer) {
     body.replaceChildren(...tableParts(table));
     const shown = answer.coefficients
       .filter((one) => !/\(baseline\)$|=total(,|$)/.test(one.name) && !(regression && one.name === "intercept"))
-      .map((one) => ({ name: one.name, estimate: one.estimate, low: population ? one.population_low : one.low, high: population ? one.population_high : one.high }));
+      .map((one) => ({ name: withWords(one.name, answer.legend), estimate: one.estimate, low: population ? one.population_low : one.low, high: population ? one.population_high : one.high }));
     if (shown.length > 1 && shown.length <= LARGEST_CHART) body.querySelector("h2").after(chart(shown, answer.confidence, part.clientWidth || $("answer").clientWidth - 32, regression));
   }
   const tools = make(
@@ -573,14 +592,15 @@ async function showBudget() {
 
 function showAttributes() {
   const wanted = $("search").value.toLowerCase();
-  const found = schema.attributes.filter((attribute) => attribute.name.toLowerCase().includes(wanted));
+  const found = schema.attributes.filter((attribute) => named(attribute).toLowerCase().includes(wanted));
   const cards = found.map((attribute) =>
     make(
       "li",
       {},
       make("h3", {}, attribute.name),
-      make("span", { class: "hint" }, isNumber(attribute) ? `number, ${attribute.known} bins` : `${attribute.known} levels`),
-      make("ul", { class: "levels" }, ...attribute.labels.map((label) => make("li", {}, label))),
+      ...(labelOf(attribute) ? [make("p", {}, labelOf(attribute))] : []),
+      make("span", { class: "hint" }, [isNumber(attribute) ? `number, ${attribute.known} bins` : `${attribute.known} levels`, unitOf(attribute)].filter(Boolean).join(", ")),
+      make("ul", { class: "levels" }, ...attribute.labels.map((label) => make("li", {}, levelNamed(attribute, label)))),
     ),
   );
   $("attributes").replaceChildren(...(cards.length ? cards : [make("p", { class: "empty" }, "No attribute of this name.")]));
