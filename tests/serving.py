@@ -113,6 +113,9 @@ class Teller:
         finally:
             self.inside -= 1
 
+    noun: str = "record"
+    often_missing: dict = field(default_factory=dict)
+
     def statement(self):
         return Promise()
 

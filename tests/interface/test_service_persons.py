@@ -226,6 +226,27 @@ def test_the_check_does_not_say_that_nothing_looks_wrong_where_a_column_is_absen
     assert "warm start: 1 attribute of" in said
 
 
+@pytest.mark.long
+def test_the_console_and_the_schema_name_columns_without_intervals(folder, monkeypatch, capsys):
+    """By noisy shares, which every regression of such a column would state too."""
+    generator = np.random.default_rng(0)
+    lines = ["age;sex;smokes"]
+    for k in range(5000):
+        age = "" if k % 5 == 0 else generator.integers(18, 90)
+        lines.append(f"{age};{generator.choice(['f', 'm'])};{generator.choice(['no', 'yes'])}")
+    (folder / "visits.csv").write_text("\n".join(lines))
+    (folder / "declared.toml").write_text(
+        '[columns.age]\nkind = "number"\nbounds = [18, 90]\nbins = 4\n'
+        '[columns.sex]\nkind = "levels"\nlevels = ["f", "m"]\n'
+        '[columns.smokes]\nkind = "levels"\nlevels = ["no", "yes"]\n'
+    )
+    analysts, said = served(monkeypatch, capsys, settings(folder))
+    assert "no intervals for regressions of age (about 20% lack it) on several attributes" in said
+    shares = {one["name"]: one["often_missing"] for one in analysts.schema["attributes"]}
+    assert shares == {"age": pytest.approx(0.2, abs=0.02), "sex": None, "smokes": None}
+    assert shares["age"] == round(shares["age"], 2)
+
+
 def test_the_console_names_columns_that_the_schema_does_not_declare(folder):
     table = start._open(settings(folder, "attributes.toml", person="patient"))
     assert table.left_out == ("1 column that the schema does not declare: 'weight'",)
@@ -241,4 +262,4 @@ def test_a_declared_column_of_persons_is_never_overlooked(folder):
 def test_the_schema_says_whose_data_these_are(tmp_path):
     with visitor(make_analysts(tmp_path)) as client:
         told = client.get("/api/v1/schema").json()
-    assert (told["data"], told["units"], told["unit"]) == ("people", 1000, "row")
+    assert (told["data"], told["units"], told["unit"]) == ("people", 1000, "record")

@@ -508,13 +508,14 @@ def test_declared_words_are_shown_wherever_codes_are(driver, tmp_path, width):
             answer = super().answer(compiled, key, asker, record)
             return replace(answer, legend=legend_of(schema, answer.query))
 
-    analysts = make_analysts(tmp_path, Labelled(schema=schema))
+    analysts = make_analysts(tmp_path, Labelled(schema=schema, often_missing={"smokes": 0.104}))
     _, text = analysts.keys.create("ann")
     with serving(application(analysts, slot=0.01)) as address:
         page = Page(driver, address, text)
         page.resize(*WIDTHS[width])
         page.enter_and_wait()
         Select(page.find("#target")).select_by_value("smokes")
+        assert "About 10 % of the people have no smokes" in page.find("#target-note").text
         assert "region: Part of the country" in page.find("#features").text
         page.tick("region")
         Select(page.find("#condition")).select_by_value("region")

@@ -296,6 +296,15 @@ class QueryEngine:
         total = self.budget_split.updates if self.budget_split.run else 0
         return (self._runs.left if total else 0), total
 
+    @property
+    def often_missing(self) -> dict[str, float]:
+        """Noisy share of people who lack an attribute, by attributes that too many lack for intervals.
+
+        Regressions of these on several attributes have none, because nothing shows which combinations of
+        features these people have. The shares are of the first release and may be published.
+        """
+        return self._public_side.often_missing
+
     def measurements_by(self, name: str) -> int:
         """Return the number of new measurements that queries of one asker caused."""
         return self._runs.caused_by(name)

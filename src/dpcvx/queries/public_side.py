@@ -207,8 +207,24 @@ class PublicSide:
             return 0.0
         if len(compiled.attributes) < 3 or self._is_measured(compiled.attributes):
             return 0.0
-        shares, noise = self._released_shares(query.target)
-        cells = missing_cells(self._plan.universe.schema[query.target])
+        return self._share_without(query.target)
+
+    @property
+    def often_missing(self) -> dict[str, float]:
+        """Noisy share of people without an attribute, where it is large enough to take intervals away.
+
+        These are the attributes for which `missing_targets` is not 0 in regressions with so many features
+        that no measured table contains all of them.
+        """
+        if not isinstance(self._plan.start, NoisyMarginals):
+            return {}
+        shares = {name: self._share_without(name) for name in self._plan.universe.schema.names}
+        return {name: share for name, share in shares.items() if share}
+
+    def _share_without(self, name: str) -> float:
+        """Return the noisy share of people without an attribute, 0 if noise may be why it is large."""
+        shares, noise = self._released_shares(name)
+        cells = missing_cells(self._plan.universe.schema[name])
         share = float(sum(shares[cell] for cell in cells))
         return share if share - 2 * noise * math.sqrt(len(cells)) > MANY_MISSING else 0.0
 

@@ -52,7 +52,7 @@ class Analysts:
     def __init__(self, engine: QueryEngine, database: ServiceDatabase, ledger: Ledger | None = None) -> None:
         self.engine, self._database, self._ledger = engine, database, ledger
         self.keys, self.history = Keys(database), QueryHistory(database)
-        self.schema = attributes(engine.schema, database.account, engine.n, engine.budget.unit)
+        self.schema = attributes(engine.schema, database.account, engine.n, engine.noun, engine.often_missing)
         self.query_schema = query_schema(engine.schema)
 
     def read(self, body: bytes) -> Query:

@@ -24,7 +24,11 @@ API = "/api/v1"
 PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)  # seconds before each further try
 NOBODY = 5.0  # seconds after which a refused connection means that no service runs there
 LONGEST_WAIT = 60.0  # seconds; a limit that lasts longer is reported
-DERIVED = {"labels", "known"}  # of an attribute, which the service computes from its declaration
+DERIVED = {
+    "labels",
+    "known",
+    "often_missing",
+}  # of an attribute, which the service computes from its declaration
 PASSING = {429, 502, 503, 504}  # temporary statuses
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from dpcvx.domains import NAMED_BALLS
@@ -10,12 +11,23 @@ from dpcvx.queries import LARGEST_RADIUS, LONGEST_FORMULA, QUERY_LOSSES, Schema
 __all__ = ["attributes", "query_schema"]
 
 
-def attributes(schema: Schema, account: str, n: int, unit: str) -> dict[str, Any]:
+def attributes(
+    schema: Schema, account: str, n: int, unit: str, often_missing: Mapping[str, float]
+) -> dict[str, Any]:
     """Return the schema with labels of levels and bins, whose data they are, and the losses and sets.
 
-    `account`: of the data; `n`: number of rows or persons, which is public; `unit`: "row" or "person".
+    `account`: of the data; `n`: number of records or persons, which is public; `unit`: "record" or "person";
+    `often_missing`: noisy shares of people who lack an attribute, where regressions then have no intervals.
     """
-    listed = [{**one.to_dict(), "labels": list(one.labels), "known": one.known} for one in schema.attributes]
+    listed = [
+        {
+            **one.to_dict(),
+            "labels": list(one.labels),
+            "known": one.known,
+            "often_missing": round(often_missing[one.name], 2) if one.name in often_missing else None,
+        }
+        for one in schema.attributes
+    ]
     return {
         "data": account,
         "units": n,

@@ -474,6 +474,7 @@ def _opening(
         f"together{share}; {analysts.engine.remaining:.3g} left for new measurements",
         _comparisons(*analysts.engine.comparisons, witnessed=settings.witness is not None),
         _check(analysts.engine, absent),
+        *_often_missing(analysts.engine),
     ]
     if settings.host not in LOCAL:
         lines.append("keys travel unencrypted on this address: put a reverse proxy with TLS in front")
@@ -520,6 +521,18 @@ def _check(engine: QueryEngine, absent: Sequence[str] = ()) -> str:
             summary = f"{counts}: nothing else looks wrong, but the table lacks {lacking}"
         return f"check of the data: {summary}"
     return f"warning: {check.warning}\n{check}"
+
+
+def _often_missing(engine: QueryEngine) -> tuple[str, ...]:
+    """Say of which attributes regressions will have no intervals; by noisy shares, which are public."""
+    shares = engine.often_missing
+    if not shares:
+        return ()
+    listed = ", ".join(f"{name} (about {share:.0%} lack it)" for name, share in shares.items())
+    return (
+        f"no intervals for regressions of {listed} on several attributes: nothing shows which "
+        "combinations of these the people without it have",
+    )
 
 
 def _show_key(analysts: Analysts) -> None:

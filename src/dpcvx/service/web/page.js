@@ -220,6 +220,8 @@ function arrangeFields() {
     box.disabled = kind === "regression" && box.value === $("target").value;
     if (box.disabled) box.checked = false;
   }
+  const lacking = kind === "regression" ? attributeOf($("target").value).often_missing : null;
+  say("target-note", lacking ? `About ${Math.round(100 * lacking)} % of the people have no ${$("target").value}: regressions of it on several attributes have no intervals.` : "");
   const twoLevels = attributeOf($("target").value).known === 2;
   for (const option of $("loss").options) option.disabled = !twoLevels && schema.label_losses.includes(option.value);
   if ($("loss").selectedOptions[0]?.disabled) $("loss").value = "squared";
@@ -564,13 +566,13 @@ function ticks(low, high, most = 4) {
 
 // Which data, how many, and who is protected: of the public schema.
 function showData() {
-  const person = schema.unit === "person";
+  const person = schema.unit === "person"; // the other one is "record"
   document.title = `${schema.data}: queries on one privacy budget`;
   const whose = person
     ? "Each person counts once and is protected with all rows."
-    : "Each row counts once and is protected by itself.";
+    : "Each record, a row of the table, counts once and is protected by itself.";
   $("synthetic-source").textContent = released();
-  $("data-words").textContent = `${schema.data}: ${number(schema.units)} ${person ? "persons" : "rows"}. ${whose}`;
+  $("data-words").textContent = `${schema.data}: ${number(schema.units)} ${person ? "persons" : "records"}. ${whose}`;
 }
 
 // What answers and synthetic records come from.
