@@ -65,6 +65,11 @@ def test_a_lost_witness_is_shown_and_begun_anew(run, folder):
     assert (code, err) == (0, "")
     assert "all 1 witnessed heads are there" in out
     account.charge(PureDP(0.01), purpose="a count")
+    code, out, err = run("ledger freeze people --reason why --ledger book.db --witness never.txt")
+    assert code == 2
+    assert "dpcvx ledger witness --ledger FILE --witness FILE" in err
+    assert "book.db" in err
+    assert "Ledger(" not in err
     assert "new witness: moved" in run("ledger history people --ledger book.db")[1]
     assert "sound" in json.loads(run("ledger show --ledger book.db --witness told.txt --json")[1])["check"]
 
@@ -217,7 +222,11 @@ def test_freeze_thaw_close_export_and_backup(run, folder):
     with pytest.raises(dpcvx.errors.AccountNotOpen):
         dpcvx.Ledger("book.db").account("people").charge(PureDP(0.01), purpose="a count")
     assert run(f"ledger thaw people --reason over {where}")[0] == 0
-    assert run(f"ledger close people --reason done {where}")[1] == "Account people is closed.\n"
+    code, out, err = run(f"ledger close people --reason done {where}")  # nobody answers the question
+    assert (code, out.strip()) == (1, "")
+    assert "can never be opened again" in err
+    assert dpcvx.Ledger("book.db").account("people").states[-1].word != "closed"
+    assert run(f"ledger close people --reason done --yes {where}")[1] == "Account people is closed.\n"
     assert run(f"ledger close people --reason done {where}")[0] == 2
     (folder / "key").write_text("0123456789abcdef\n")
     assert run(f"ledger export people --out a.csv {where}")[0] == 0

@@ -1,5 +1,7 @@
 """The query service on a table of persons with several rows: what its start, its answers and its page say."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -213,6 +215,15 @@ def test_an_account_that_has_paid_is_told_which_columns_differ(folder, monkeypat
         start.run(settings(folder, spend=0.5))
     assert "the table has 'Age'" in str(refused.value)
     assert len(Ledger(folder / "ledger.db").account("visits").history()) == 1  # not the other half
+
+
+@pytest.mark.long
+def test_a_start_without_the_witness_of_an_earlier_one_is_noticed(folder, monkeypatch, capsys):
+    with_witness = replace(settings(folder), witness=str(folder / "witness"))
+    assert "was not told" not in served(monkeypatch, capsys, with_witness)[1]
+    said = served(monkeypatch, capsys, settings(folder))[1]
+    assert "warning: this ledger has a witness, and this start was not told where it is" in said
+    assert "was not told" not in served(monkeypatch, capsys, with_witness)[1]
 
 
 @pytest.mark.long

@@ -150,9 +150,23 @@ def thaw(name: Name, reason: Reason, ledger: LedgerUrl = None, witness: Witness 
 
 
 @ledger_app.command()
-def close(name: Name, reason: Reason, ledger: LedgerUrl = None, witness: Witness = None) -> None:
+def close(
+    name: Name,
+    reason: Reason,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask whether this is meant.")] = False,
+    ledger: LedgerUrl = None,
+    witness: Witness = None,
+) -> None:
     """Close an account for good; its history can still be read."""
-    _account(name, ledger, witness).close(reason=reason)
+    account = _account(name, ledger, witness)
+    if not yes and not (account.states and account.states[-1].word == "closed"):
+        typer.echo(
+            f"Account {name} can never be opened again, and what is left of its budget cannot be used. To "
+            f"stop it for a while, use  dpcvx ledger freeze {name}.  In scripts, add --yes.",
+            err=True,
+        )
+        typer.confirm("Close it for good?", abort=True, err=True)
+    account.close(reason=reason)
     typer.echo(f"Account {name} is closed.")
 
 

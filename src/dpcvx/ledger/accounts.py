@@ -101,6 +101,12 @@ class Ledger:
         witness = "" if self.witness is None else f", witness={_without_password(self.witness)!r}"
         return f"Ledger({_without_password(self.url)!r}{witness})"
 
+    @property
+    def _words(self) -> str:
+        """The name of the ledger in messages: its file, or its address without a password."""
+        place = self.url.removeprefix("sqlite:///")
+        return f"ledger {_without_password(place)}"
+
     def _repr_html_(self) -> str:
         rows = [["account", "epsilon", "delta", "used"]]
         for name in self.accounts():
@@ -179,7 +185,7 @@ class Ledger:
             If anything was edited or is missing.
         """
         ledger = self if witness is None else Ledger(self.url, witness=witness)
-        return verify(ledger.url, ledger.witness, repr(ledger))
+        return verify(ledger.url, ledger.witness, ledger._words)
 
     def check(self) -> None:
         """Check the newest entry, and that the witness knows it and no later one; less than `verify`.
@@ -196,7 +202,7 @@ class Ledger:
             newest = sa.select(entry_table.c.content).where(entry_table.c.sequence == head.sequence)
             content = connection.execute(newest).scalar()
         if head.sequence and (content is None or digest(content) != head.hash):
-            raise LedgerDamaged(f"The last entry of {self!r} is missing or was edited.")
+            raise LedgerDamaged(f"The last entry of {self._words} is missing or was edited.")
         seen = None if self.witness is None else witness_at(self.witness).latest(head.identity)
         if seen is not None and seen.sequence < head.sequence:
             self._tell(head)
@@ -252,9 +258,9 @@ class Ledger:
         _check_text("reason", reason)
         if self.witness is None:
             raise Incompatible("No place for a witness was given: use Ledger(url, witness=...).")
-        verify(self.url, None, repr(self))
+        verify(self.url, None, self._words)
         with writing(self.url) as connection:
-            head = read_head(connection, repr(self))
+            head = read_head(connection, self._words)
             if witness_at(self.witness).latest(head.identity) is not None:
                 raise Incompatible(
                     f"The witness at {_without_password(self.witness)} holds entries, so it was not lost. "
@@ -269,7 +275,7 @@ class Ledger:
 
     def _lock(self, connection: sa.Connection) -> Head:
         """Return the head after a look at the witness; nobody else appends before the transaction ends."""
-        return witnessed_head(connection, self.witness, repr(self))
+        return witnessed_head(connection, self.witness, self._words)
 
     def _tell(self, head: Head) -> None:
         tell_witness(self.witness, head)

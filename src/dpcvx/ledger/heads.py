@@ -18,7 +18,7 @@ def read_head(connection: sa.Connection, ledger: str) -> Head:
     """Return the head; nobody else appends before the transaction ends. `ledger`: its name in messages."""
     row = connection.execute(_HEAD).one_or_none()
     if row is None or row.format != FORMAT:
-        raise LedgerDamaged(f"{ledger} has no head of format {FORMAT}.")
+        raise LedgerDamaged(f"The {ledger} has no head of format {FORMAT}.")
     return Head(row.identity, row.sequence, row.hash)
 
 
@@ -35,9 +35,10 @@ def witnessed_head(connection: sa.Connection, witness: str | None, ledger: str) 
         return head  # both are new, or an earlier attempt to create the ledger was cut off
     if seen is None:
         raise LedgerDamaged(
-            f"The witness of {ledger} is missing or empty, but the ledger has entries "
-            f"({head.sequence} of them): an old copy could not be told from the newest. Put the witness "
-            "back; if it is lost, begin a new one with Ledger.start_witness or dpcvx ledger witness."
+            f"The witness of {ledger} is missing or empty, but the ledger has entries ({head.sequence} of "
+            "them): an old copy could not be told from the newest. Put the witness back. If there was none "
+            "so far, or it is lost, begin one:  dpcvx ledger witness --ledger FILE --witness FILE --reason TEXT  "
+            "(in Python Ledger.start_witness)."
         )
     if seen.identity != head.identity:
         raise LedgerDamaged(

@@ -70,7 +70,7 @@ def verify(url: str, witness: str | None, name: str) -> Verification:
     with reading(url) as connection:
         heads = connection.execute(sa.select(head_table)).all()
         if len(heads) != 1 or heads[0].format != FORMAT:
-            raise LedgerDamaged(f"{name} has no head of format {FORMAT}.")
+            raise LedgerDamaged(f"The {name} has no head of format {FORMAT}.")
         hashes = [genesis(heads[0].identity)]
         entries = sa.select(entry_table).order_by(entry_table.c.sequence)
         with connection.execute(entries, execution_options={"yield_per": 1000}) as rows:
@@ -91,7 +91,10 @@ def verify(url: str, witness: str | None, name: str) -> Verification:
         # A ledger whose creation was cut off left its first head, which has no entry, and nothing else.
         seen = tuple(head for head in seen if head.sequence or head.identity == heads[0].identity)
         if not seen:
-            raise LedgerDamaged(f"The witness has never seen {name}: it was lost, or it is elsewhere.")
+            raise LedgerDamaged(
+                f"The witness has never seen {name}: it was lost, it is elsewhere, or none was begun. To begin "
+                "one:  dpcvx ledger witness --ledger FILE --witness FILE --reason TEXT"
+            )
     for head in seen or ():
         if head.identity != heads[0].identity:
             raise LedgerDamaged(f"The witness knows another ledger than {name}.")

@@ -23,7 +23,14 @@ from dpcvx.data.files import USUAL, FileForm, open_table
 from dpcvx.data.table import read_variables
 from dpcvx.data.table_file import HEADER_HINT, TableFile, read_toml
 from dpcvx.data.table_schema import TableSchema
-from dpcvx.errors import BudgetExceeded, LedgerUnavailable, Unreadable, UnrecognisedDataWarning, WrongValue
+from dpcvx.errors import (
+    AccountNotOpen,
+    BudgetExceeded,
+    LedgerUnavailable,
+    Unreadable,
+    UnrecognisedDataWarning,
+    WrongValue,
+)
 from dpcvx.ledger import Account, Declared, Ledger
 from dpcvx.queries import (
     CHECK,
@@ -269,6 +276,8 @@ def _serve(
                 person=table.person,
                 persons=settings.persons,
             )
+        if words := _witness_forgotten(account, settings):
+            console.print(f"warning: {words}", markup=False, soft_wrap=True)
         for words in _recognise(account, table, columns, settings):
             console.print(f"your data: {words}", markup=False, soft_wrap=True)
         analysts = Analysts(engine, database, account.ledger)
@@ -330,6 +339,25 @@ def _new_cap(settings: ServiceSettings, n: int) -> Budget:
     if settings.epsilon is None:
         raise WrongValue("A new account needs --epsilon.")
     return Budget(settings.epsilon, default_delta(n) if settings.delta is None else settings.delta)
+
+
+WITNESSED = "witnessed"  # key of the note of an account that was served with a witness
+
+
+def _witness_forgotten(account: Account, settings: ServiceSettings) -> str:
+    """Say that an earlier start had a witness and this one has none; note one that has."""
+    known = account.read_note(WITNESSED) is not None
+    if settings.witness is not None:
+        if not known:
+            with suppress(AccountNotOpen):  # a frozen one takes no entries
+                account.note(WITNESSED, b"")
+        return ""
+    if not known and not account.statement().witness_starts:
+        return ""
+    return (
+        "this ledger has a witness, and this start was not told where it is: an old copy of the ledger would "
+        "not be noticed, and the witness lags behind. Stop, and start with --witness FILE."
+    )
 
 
 def _recognise(
