@@ -185,3 +185,11 @@ def test_years_have_the_bounds_of_calendar_years(name):
 @pytest.mark.parametrize("name", ["yearsmarried", "years", "yearlyPay"])
 def test_durations_in_years_are_no_calendar_years(name):
     assert propose_column(name).column.bounds == "?"
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("c_city", "boolean"), ("in_town", "boolean"), ("not_smsa", "boolean"), ("birth_city", "hashed")],
+)
+def test_whether_somebody_lives_in_a_city_is_no_name_of_one(name, kind):
+    assert propose_column(name).column.kind == kind

@@ -109,7 +109,8 @@ PERSONS = ("person", "patient", "respondent", "customer", "client", "pupil", "st
 GROUPS = ("group", "class", "type", "category", "status", "level", "bracket")  # last word of a name of levels
 WEIGHTS = ("wt", "wgt", "wght", "pweight", "pwgt", "perwt", "fnlwgt", "finalwt")
 AMOUNTS_OF_TIME = ("hours", "hrs", "minutes", "mins")  # with "day" in a name: a number, no date
-FLAGS = ("is", "has", "was", "any", "flag")
+FLAGS = ("is", "has", "was", "any", "flag", "not")
+IN_A_PLACE = ("c", "central", "in", "inner", "near", "outside", "rural", "urban")  # "c_city": whether there
 WORDS = re.compile(r"[a-z]+")
 
 
@@ -157,6 +158,12 @@ def propose_column(name: str, kind: str | None = None, labels: Sequence[str] = (
         )
     if any(word in WEIGHTS for word in words):
         return Proposal(WeightColumn(ASK), "survey weights by its name. bounds: 0 and the largest, [0, 20]")
+    if kind is None and len(words) == 2 and words[0] in IN_A_PLACE and words[1] in PLACES:
+        return Proposal(
+            BooleanColumn(),
+            f'whether somebody is there, 0 or 1, by its name; of names of places kind = "hashed" and '
+            f"buckets = {BUCKETS}",
+        )
     if kind == "boolean" or (kind is None and words[:1] and words[0] in FLAGS):
         return Proposal(BooleanColumn(), "true or false")
     if kind is None and "day" in words and any(word in AMOUNTS_OF_TIME for word in words):
