@@ -11,9 +11,21 @@ import pytest
 import dpcvx
 from dpcvx.errors import WrongValue
 from dpcvx.noise import SeededGenerator
-from dpcvx.queries import Answer, Attribute, Binned, Count, Marginal, Mean, QueryEngine, Regression, Schema
+from dpcvx.queries import (
+    Answer,
+    Attribute,
+    Binned,
+    Count,
+    Marginal,
+    Mean,
+    QueryEngine,
+    Regression,
+    Schema,
+    write_synthetic,
+)
 from dpcvx.queries.engine_plan import engine_facts
 from dpcvx.queries.legend import with_words
+from dpcvx.queries.synthetic import _rounded
 from dpcvx.queries.universe import Universe
 
 TOML = """
@@ -162,6 +174,29 @@ def test_answers_without_labels_have_no_further_field():
     )
     assert "legend" not in answer.to_json()
     assert Answer.from_json(answer.to_json()) == answer
+
+
+def test_synthetic_files_leave_missing_cells_empty_and_have_no_needless_digits(engine, tmp_path):
+    columns = engine.synthetic(2000)
+    income = columns["income"]
+    present = income[~np.isnan(income)]
+    assert np.isnan(income).any()
+    assert {len(repr(float(value)).partition(".")[2]) for value in present} <= {1, 2}
+    assert set(np.searchsorted([1.5], present, side="right")) == {0, 1}
+    write_synthetic(tmp_path / "people.csv", columns, engine.statement())
+    text = (tmp_path / "people.csv").read_text()
+    assert "nan" not in text.lower()
+
+
+@pytest.mark.parametrize("edges", [(0.0, 0.01, 1.0), (0.0, 2.0, 12000.0), (-5.0, 0.999, 1.0, 1.001)])
+def test_rounded_numbers_stay_in_their_bin(edges):
+    column = Binned("x", edges)
+    numbers = np.random.default_rng(0).uniform(edges[0], edges[-1], 5000)
+    numbers = np.append(numbers, [np.nextafter(edge, edges[0]) for edge in edges[1:]])
+    found = _rounded(numbers, column)
+    assert np.array_equal(column.encode(found)[0], column.encode(numbers)[0])
+    assert found.min() >= edges[0]
+    assert found.max() <= edges[-1]
 
 
 def test_words_stand_at_the_levels_that_they_name():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -76,7 +77,29 @@ def synthetic_table(
                 low = np.append(attribute.edges[:-1], empty)[code]
                 width = np.append(np.diff(attribute.edges), empty)[code]
                 columns[attribute.name] = low + width * _uniform(n, rng)
+    for attribute in universe.schema.attributes:
+        if isinstance(attribute, Binned):
+            columns[attribute.name] = _rounded(columns[attribute.name], attribute)
     return columns
+
+
+def _rounded(numbers: Vector, attribute: Binned) -> Vector:
+    """Return numbers to a hundredth of the narrowest bin, each inside its own bin.
+
+    More digits would look like measured numbers, and say nothing: a bin has one mean.
+    """
+    edges = np.array(attribute.edges)
+    step = 10.0 ** (math.floor(math.log10(np.diff(edges).min())) - 2)
+    bins = np.searchsorted(edges[1:-1], numbers, side="right")
+    found = numbers
+    for whole in (np.ceil, np.floor, np.round):  # the nearest that stays inside
+        candidate = whole(numbers / step) * step
+        candidate = np.round(candidate, max(0, -round(math.log10(step))))  # 0.07, not 0.07000000000000001
+        inside = (np.searchsorted(edges[1:-1], candidate, side="right") == bins) & (
+            (candidate >= edges[0]) & (candidate <= edges[-1])
+        )
+        found = np.where(inside, candidate, found)
+    return found
 
 
 def _uniform(n: int, rng: Generator) -> Vector:
@@ -109,7 +132,8 @@ def write_synthetic(path: str | Path, columns: dict[str, Any], statement: Statem
     if kind not in (".csv", ".parquet"):
         raise WrongValue(f"{path} must end in .csv or .parquet, to say what it is.")
     words = statement.to_json()
-    table = pa.table({name: pa.array(_cells(column)) for name, column in columns.items()})
+    # A missing cell is empty, of numbers too.
+    table = pa.table({name: pa.array(_cells(column), from_pandas=True) for name, column in columns.items()})
     # The statement is written first, so that no table exists without one.
     replace_file(statement_path(path), lambda part: part.write_text(words, encoding="utf-8"))
     if kind == ".csv":

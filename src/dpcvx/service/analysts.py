@@ -6,9 +6,11 @@ result is an answer, or one of a few refusals that say nothing about any record.
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import tempfile
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +24,7 @@ from dpcvx.queries import (
     Query,
     parse_query,
     query_from_json,
+    statement_path,
     write_synthetic,
 )
 from dpcvx.service.database import ServiceDatabase
@@ -175,15 +178,24 @@ class Analysts:
         return self.engine.statement().to_dict()
 
     def synthetic(self, rows: int, kind: str) -> bytes:
-        """Return a CSV or Parquet file of synthetic records; Parquet holds the privacy statement too."""
+        """Return a file of synthetic records.
+
+        `kind`: "csv"; "parquet", which holds the privacy statement too; "zip", the CSV file and a statement.
+        """
         try:
             columns = self.engine.synthetic(rows)
         except AccountNotOpen:
             raise Refusal("account_not_open", NOT_OPEN) from None
         with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / f"synthetic.{kind}"
+            path = Path(folder) / f"synthetic.{'csv' if kind == 'zip' else kind}"
             write_synthetic(path, columns, self.engine.statement())
-            return path.read_bytes()
+            if kind != "zip":
+                return path.read_bytes()
+            whole = io.BytesIO()
+            with zipfile.ZipFile(whole, "w", zipfile.ZIP_DEFLATED) as archive:
+                for part in (path, statement_path(path)):
+                    archive.write(part, part.name)
+            return whole.getvalue()
 
 
 def pad(answer: bytes) -> bytes:
