@@ -59,7 +59,7 @@ def test_answers_are_kept_as_they_are_and_a_key_is_for_one_query(store):
         history.find(key, "one", "other")
     assert refused.value.code == "key_reused"
     history.add(key, "two", "q", b"{}")
-    with pytest.raises(Refusal, match="2 queries a minute") as refused:
+    with pytest.raises(Refusal, match=r"2 queries a minute: the next one is .* UTC\.") as refused:
         history.find(key, "three", "q")
     assert 0 < refused.value.retry_after <= 61
     assert [past.idempotency for past in history.latest(key, 10)] == ["two", "one"]

@@ -267,6 +267,8 @@ WRONG = {
     "count ": (["--where", "age=missing", "--where", "age=[20, 40)"], "names 'age' twice"),
     '{"kind": "count", "where": {"age": ["[20, 40)"], "age": ["[40, 60)"]}}': ([], "names 'age' twice"),
     '{"kind": "mean", "of": "age"}': (["--where", "sex=f"], "leave --where out"),
+    " count": (["--where", "region=x"], "it has 'north', 'south', 'west'"),
+    "smokes ~ age +": ([], "the operator + needs a name on both sides"),
     " count ": ([], "A count needs a condition"),
     "income ~ age": ([], "no attribute 'income'"),
 }

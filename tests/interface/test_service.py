@@ -308,6 +308,23 @@ def test_history_is_newest_first_and_can_be_cut(ann):
 
 
 @pytest.mark.long
+def test_history_has_pages_and_a_search(ann):
+    for k in range(5):
+        ask(ann, key=f"k{k}")
+    ann.post(f"{API}/queries", json={"kind": "mean", "of": "age"}, headers={"Idempotency-Key": "mean"})
+
+    def listed(query):
+        found = ann.get(f"{API}/history?{query}").json()
+        return [past["idempotency_key"] for past in found["queries"]], found["more"]
+
+    assert listed("limit=4") == (["mean", "k4", "k3", "k2"], True)
+    assert listed("limit=4&older_than=k2") == (["k1", "k0"], False)
+    assert listed("search=MEAN%20age") == (["mean"], False)
+    assert listed("search=%25") == ([], False)  # a per cent sign is no wildcard
+    assert listed("older_than=nobody") == ([], False)
+
+
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("problem", "expected"),
     [(BudgetExceeded(0.5, 0.1), "budget_spent"), (DeadKey("people"), "key_dead")],

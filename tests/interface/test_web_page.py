@@ -1,6 +1,7 @@
 """The web page in a real browser, from the key to the download, at the width of a desktop and of a phone."""
 
 import shutil
+import zipfile
 from dataclasses import replace
 
 import pytest
@@ -346,7 +347,7 @@ def test_an_answer_says_its_unit_how_to_read_it_and_whether_it_was_checked(page,
     page.ask()
     facts = page.find("#answer").text
     assert "Proved: excess loss at most" in facts
-    assert "this asker's share of the comparisons is used up" in facts
+    assert "this asker has no share of the comparisons left, or was given none" in facts
     page.open("promise")
     page.until(lambda: "the comparisons are used up" in page.find("#promise").text)
 
@@ -479,6 +480,49 @@ def test_answers_are_downloaded_and_compared(page):
 
 
 @needs_browser
+@pytest.mark.parametrize("width", WIDTHS)
+def test_history_has_pages_and_a_filter(page, width):
+    page.resize(*WIDTHS[width])
+    with dpcvx.Client(page.address, page.text) as client:
+        for k in range(60):
+            client.ask({"kind": "count", "where": {"region": ["west"]}}, key=f"page-{width}-{k}")
+        client.ask({"kind": "mean", "of": "age", "where": {"sex": ["f", "m"]}}, key=f"page-{width}-mean")
+    page.enter_and_wait()
+    page.open("history")
+    page.until(lambda: len(page.all("#past > li")) == 50)
+    assert page.find("#past summary").text.startswith("Mean of age where sex in {f, m}")
+    assert "Count where region = west" in page.all("#past summary")[1].text
+    page.find("#older").click()
+    page.until(lambda: len(page.all("#past > li")) > 60)
+    names = [one.get_attribute("data-name") for one in page.all("#past > li")]
+    assert len(set(names)) == len(names)
+    page.find("#history-search").send_keys("MEAN sex")
+    page.until(lambda: {one.text.split(" where")[0] for one in page.all("#past summary")} == {"Mean of age"})
+    page.find("#history-search").send_keys(" nothing")
+    page.until(lambda: "No query has these words" in page.find("#past").text)
+    assert _fits(page)
+
+
+@needs_browser
+def test_a_server_that_does_not_answer_is_named_so(page):
+    page.enter_and_wait()
+    page.driver.execute_script("window.fetch = () => Promise.reject(new TypeError('Failed to fetch'))")
+    page.find("#synthetic-status")
+    page.open("synthetic")
+    page.find("#synthetic button").click()
+    assert "The server does not answer" in page.until(lambda: page.find("#synthetic-status.wrong").text)
+
+
+@needs_browser
+def test_the_tabs_are_reached_by_home_and_end(page):
+    page.enter_and_wait()
+    page.find("#tab-ask").send_keys(Keys.END)
+    assert page.driver.switch_to.active_element.get_attribute("id") == "tab-promise"
+    page.driver.switch_to.active_element.send_keys(Keys.HOME)
+    assert page.find("#panel-ask").is_displayed()
+
+
+@needs_browser
 def test_a_mean_beside_a_long_table_fits_a_phone(page):
     page.resize(*WIDTHS["phone"])
     with dpcvx.Client(page.address, page.text) as client:
@@ -543,10 +587,12 @@ def test_synthetic_data_are_downloaded(page):
     page.find("#rows").clear()
     page.find("#rows").send_keys("7")
     page.find("#synthetic button").click()
-    page.until(lambda: page.find("#synthetic-status").text == "Downloaded.")
-    file = page.driver.downloads / "synthetic.csv"
-    page.until(lambda: file.exists() and file.read_text().endswith("\n"))
-    assert len(file.read_text().splitlines()) == 8
+    page.until(lambda: "privacy statement" in page.find("#synthetic-status").text)
+    file = page.driver.downloads / "synthetic.zip"
+    page.until(lambda: file.exists() and zipfile.is_zipfile(file))
+    with zipfile.ZipFile(file) as archive:
+        assert len(archive.read("synthetic.csv").splitlines()) == 8
+        assert b"meaning" in archive.read("synthetic.csv.privacy.json")  # as the client writes it
     page.find("#rows").send_keys("000000000")
     page.find("#synthetic button").click()
     assert "rows" in page.until(lambda: page.find("#synthetic-status.wrong").text)

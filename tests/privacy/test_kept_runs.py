@@ -283,7 +283,7 @@ class TestShares:
         assert self.ask(made, "ann").branch == "oracle"
         again = self.ask(made, "ann")
         assert (again.branch, again.checked) == ("histogram", False)
-        assert "this asker's share of the comparisons is used up" in again.comparison_words
+        assert "this asker has no share of the comparisons left" in again.comparison_words
         assert "the comparisons are used up" in replace(again, remaining=0.0).comparison_words
         assert self.ask(made, "bob").branch == "oracle"
         assert (made.measurements_by("ann"), made.measurements_by("bob")) == (1, 1)

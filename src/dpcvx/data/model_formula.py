@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import itertools
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -177,6 +178,9 @@ def read_formula(text: str) -> ModelFormula:
     return ModelFormula(text)
 
 
+MISPLACED = re.compile(r"Operator `(.+?)` has insuff?i?cient arguments")  # of formulaic, misspelt there
+
+
 def _parse(text: str) -> Any:
     try:
         from formulaic.errors import FormulaicError
@@ -200,6 +204,8 @@ def _parse(text: str) -> Any:
                 "with the target named instead, a fit has all declared columns."
             ) from None
         reason = " ".join(str(error).split("\n\n")[0].split())
+        if (found := MISPLACED.search(reason)) is not None:
+            reason = f"the operator {found[1]} needs a name on both sides"
         raise WrongValue(
             f"The formula {text!r} cannot be read: {reason.rstrip('.')}. Names with blanks or signs stand in "
             "backquotes, such as `hours a week`."

@@ -37,8 +37,8 @@ def witnessed_head(connection: sa.Connection, witness: str | None, ledger: str) 
         raise LedgerDamaged(
             f"The witness of {ledger} is missing or empty, but the ledger has entries ({head.sequence} of "
             "them): an old copy could not be told from the newest. Put the witness back. If there was none "
-            "so far, or it is lost, begin one:  dpcvx ledger witness --ledger FILE --witness FILE --reason TEXT  "
-            "(in Python Ledger.start_witness)."
+            "so far, or it is lost, begin one:  dpcvx ledger witness --ledger FILE --witness FILE "
+            "--reason TEXT  (in Python Ledger.start_witness)."
         )
     if seen.identity != head.identity:
         raise LedgerDamaged(

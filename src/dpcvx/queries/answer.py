@@ -191,7 +191,7 @@ class Answer:
         if not self.comparable:
             return "no: this engine makes no comparisons for it"
         if self.remaining > 0:
-            return "no: this asker's share of the comparisons is used up"
+            return "no: this asker has no share of the comparisons left, or was given none"
         return "no: the comparisons are used up"
 
     @property

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from dpcvx.estimators.inference import NOISE_SHARE
 from dpcvx.estimators.tables import Column, Printable, ResultTable, number, percent, three_decimals
 from dpcvx.queries.legend import attribute_facts, level_words, with_words
 from dpcvx.queries.readings import TOTAL, Coefficient
@@ -144,6 +145,8 @@ class AnswerRows(Printable):
             notes.append(NO_TEST)
         if any(map(self._is_faint, self.answer.coefficients)):
             notes.append(FAINT)
+        if self._tests and any(_noise_share(each) is not None for each in self.answer.coefficients):
+            notes.append(f"{NOISE_SHARE[0].upper()}{NOISE_SHARE[1:]}")
         return tuple(note for note in (*notes, self.answer.bound_words) if note)
 
     def _lacks_test(self, each: Coefficient) -> bool:

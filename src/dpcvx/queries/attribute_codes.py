@@ -9,7 +9,7 @@ import numpy as np
 
 from dpcvx.arrays import Vector
 from dpcvx.errors import WrongValue
-from dpcvx.queries.query_fields import describe
+from dpcvx.queries.query_fields import describe, list_levels
 from dpcvx.queries.schema import Binned, Column, Schema
 
 __all__ = [
@@ -141,7 +141,7 @@ def satisfied(schema: Schema, attributes: Sequence[int], where: Mapping[str, Seq
             unknown = [level for level in where[attribute.name] if level not in labels]
             if unknown:
                 raise WrongValue(
-                    f"{attribute.name!r} has no level {describe(unknown[0])}; it has {describe(labels)}."
+                    f"{attribute.name!r} has no level {describe(unknown[0])}; it has {list_levels(labels)}."
                 )
             code = np.array([float(label in where[attribute.name]) for label in labels])
             inside *= at_cells(schema, attributes, place, code)

@@ -22,6 +22,7 @@ __all__ = [
     "check_pairs",
     "describe",
     "find_loss",
+    "list_levels",
     "loss_from_json",
     "loss_to_json",
     "set_from_json",
@@ -29,6 +30,7 @@ __all__ = [
 ]
 
 LARGEST_RADIUS = 1000.0
+MOST_LISTED = 40  # levels of an attribute in a message
 # Losses by name with their parameters for targets scaled to [-1, 1]; the default one comes first.
 _WITH_PARAMETERS: tuple[Loss, ...] = (Huber(0.5), Quantile(0.5))
 _OTHERS = tuple(
@@ -186,3 +188,10 @@ def describe(value: Any) -> str:
     """Return a value as a message may quote it, shortened."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def list_levels(labels: Sequence[str]) -> str:
+    """Return the levels of an attribute as a message lists them: whole ones, and how many more there are."""
+    more = len(labels) - MOST_LISTED
+    shown = ", ".join(map(repr, labels[:MOST_LISTED]))
+    return f"{shown} and {more} more" if more > 0 else shown

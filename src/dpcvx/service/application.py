@@ -56,7 +56,11 @@ PAGES = (
     ("/interface.js", "interface.js", "text/javascript"),
     ("/favicon.ico", "icon.svg", "image/svg+xml"),
 )
-MEDIA = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet"}
+MEDIA = {
+    "csv": "text/csv; charset=utf-8",
+    "parquet": "application/vnd.apache.parquet",
+    "zip": "application/zip",  # the CSV file with its privacy statement
+}
 # Requests of one key, and of all keys, that may wait for the engine at the same time.
 WAITING, WAITING_OF_ALL = 8, 256
 READY_SECONDS = 5.0  # how long the result of a check of the ledger is used again
@@ -291,9 +295,12 @@ def _data_router() -> APIRouter:
         request: Request,
         key: AskKey,
         rows: Annotated[int, Query(ge=1, le=1_000_000)] = 10_000,
-        format: Literal["csv", "parquet"] = "csv",
+        format: Literal["csv", "parquet", "zip"] = "csv",
     ) -> Response:
-        """Synthetic records drawn from the public histogram or the released tables; they use no budget."""
+        """Synthetic records drawn from the public histogram or the released tables; they use no budget, however many.
+
+        Parquet holds the privacy statement too, and zip is the CSV file with the statement beside it.
+        """
         state = _state(request)
         body = await state.in_turn(key, state.analysts.synthetic, rows, format)
         headers = {
@@ -373,11 +380,23 @@ def _query_router(query_schema: dict[str, Any]) -> APIRouter:
 
     @api.get("/history", response_model=History, responses=_refusals("forbidden"))
     async def history(
-        request: Request, key: AskKey, limit: Annotated[int, Query(ge=1, le=1000)] = 100
+        request: Request,
+        key: AskKey,
+        limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+        older_than: Annotated[
+            str | None, Query(pattern=IDEMPOTENCY, description="The last Idempotency-Key of the page before.")
+        ] = None,
+        search: Annotated[
+            str, Query(max_length=200, description="Words that all stand in the query, such as a name.")
+        ] = "",
     ) -> Any:
         """Queries of this key with their answers, newest first."""
-        past = await asyncio.to_thread(_state(request).analysts.history.latest, key, limit)
+        latest = _state(request).analysts.history.latest
+        words = [json.dumps(word)[1:-1] for word in search.split()]  # as they are stored
+        past = await asyncio.to_thread(latest, key, limit + 1, older_than=older_than, words=words)
+        more, past = len(past) > limit, past[:limit]
         return {
+            "more": more,
             "queries": [
                 {
                     "idempotency_key": one.idempotency,
@@ -386,7 +405,7 @@ def _query_router(query_schema: dict[str, Any]) -> APIRouter:
                     "answer": json.loads(one.answer),
                 }
                 for one in past
-            ]
+            ],
         }
 
     return api

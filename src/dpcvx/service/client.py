@@ -137,9 +137,22 @@ class Client:
         content: dict[str, Any] = self._request("GET", "/budget").json()
         return content
 
-    def history(self, limit: int = 100) -> list[dict[str, Any]]:
-        """Return this key's queries and answers, newest first."""
-        content = self._request("GET", "/history", params={"limit": limit}).json()
+    def history(
+        self, limit: int = 100, *, older_than: str | None = None, search: str = ""
+    ) -> list[dict[str, Any]]:
+        """Return this key's queries and answers, newest first.
+
+        Parameters
+        ----------
+        limit : int
+            Most queries to return, up to 1000.
+        older_than : str, optional
+            The ``idempotency_key`` of the last query of an earlier list, to continue from there.
+        search : str
+            Words that all stand in the JSON of a query, such as names of attributes.
+        """
+        params = {"limit": limit, "search": search} | ({"older_than": older_than} if older_than else {})
+        content = self._request("GET", "/history", params=params).json()
         queries: list[dict[str, Any]] = content["queries"]
         return queries
 

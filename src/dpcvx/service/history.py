@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import sqlalchemy as sa
 
@@ -15,6 +16,7 @@ from dpcvx.ledger.database import entry_table
 from dpcvx.service.database import ServiceDatabase, key_table, question_table
 from dpcvx.service.keys import ApiKey
 from dpcvx.service.refusal import Refusal
+from dpcvx.words import duration, quantity
 
 __all__ = ["REUSED", "AskedQuery", "PastQuery", "QueryHistory", "open_history"]
 
@@ -75,10 +77,13 @@ class QueryHistory:
                     sa.select(sa.func.count(), sa.func.min(question_table.c.asked)).where(*recent)
                 ).one()
                 if count >= limit:
+                    wait = int(first + span - now) + 1
+                    until = datetime.fromtimestamp(now + wait, UTC).strftime("%Y-%m-%d %H:%M:%S")
                     raise Refusal(
                         "too_many_queries",
-                        f"This key may ask {limit} queries a {word}: wait, or ask the data owner for more.",
-                        retry_after=int(first + span - now) + 1,
+                        f"This key may ask {quantity(limit, 'query', 'queries')} a {word}: the next one is "
+                        f"possible in {duration(wait)}, at {until} UTC. The data owner can allow more.",
+                        retry_after=wait,
                     )
         return None
 
@@ -108,12 +113,25 @@ class QueryHistory:
             question_table.insert(), {**row, "asked": time.time(), "question": query, "answer": stored}
         )
 
-    def latest(self, key: ApiKey, limit: int) -> tuple[PastQuery, ...]:
-        """Return the latest queries of a key, newest first."""
+    def latest(
+        self, key: ApiKey, limit: int, *, older_than: str | None = None, words: Sequence[str] = ()
+    ) -> tuple[PastQuery, ...]:
+        """Return the latest queries of a key, newest first.
+
+        `older_than`: idempotency key of the last query of the page before; `words`: texts that all stand in
+        the JSON of a query, in upper or lower case.
+        """
         columns = question_table.c
+        wanted = [*self._of(key), *(columns.question.icontains(word, autoescape=True) for word in words)]
+        if older_than is not None:
+            last = sa.select(columns.asked).where(*self._of(key), columns.idempotency == older_than)
+            when = last.scalar_subquery()
+            wanted.append(
+                (columns.asked < when) | ((columns.asked == when) & (columns.idempotency > older_than))
+            )
         chosen = (
             sa.select(columns.idempotency, columns.asked, columns.question, columns.answer)
-            .where(*self._of(key))
+            .where(*wanted)
             .order_by(columns.asked.desc(), columns.idempotency)
             .limit(limit)
         )

@@ -51,6 +51,7 @@ class History(BaseModel):
     """Queries of this key, newest first."""
 
     queries: list[PastQueryBody]
+    more: bool = Field(description="Whether there are older ones: ask for them by older_than.")
 
 
 class AnswerTable(BaseModel):

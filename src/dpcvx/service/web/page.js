@@ -7,6 +7,7 @@ const $ = (id) => document.getElementById(id);
 const LARGEST_CHART = 60; // values; more of them are shown in the table alone
 const LONG = 6; // an interval so many times longer than the median does not decide the scale of a chart
 const LARGEST_HISTOGRAM = 2 ** 24; // cells; where there are more, answers come from the released tables
+const PAGE = 50; // earlier queries that are shown at once
 const TABS = ["ask", "data", "history", "synthetic", "promise"];
 let key = sessionStorage.getItem("key") || "";
 let schema = null;
@@ -84,7 +85,12 @@ class Refused extends Error {
 
 async function request(path, options = {}) {
   const headers = { Authorization: `Bearer ${key}`, ...options.headers };
-  const response = await fetch(API + path, { ...options, headers });
+  let response;
+  try {
+    response = await fetch(API + path, { ...options, headers });
+  } catch {
+    throw new Error("The server does not answer. Check your connection, or ask the data owner whether it runs; then try again.");
+  }
   if (response.ok) return response;
   const problem = await response.json().catch(() => ({ code: "unexpected", message: "The server sent no readable response. Try again later." }));
   throw new Refused(response.status, problem.code, problem.message);
@@ -161,10 +167,11 @@ async function attempt(work, id) {
 }
 
 function moveTab(event) {
-  const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-  if (!step) return;
   const now = TABS.findIndex((tab) => $(`tab-${tab}`) === document.activeElement);
-  const next = TABS[(now + step + TABS.length) % TABS.length];
+  const place = { ArrowRight: now + 1, ArrowLeft: now - 1, Home: 0, End: TABS.length - 1 }[event.key];
+  if (place === undefined) return;
+  event.preventDefault(); // Home and End would scroll
+  const next = TABS[(place + TABS.length) % TABS.length];
   open(next);
   $(`tab-${next}`).focus();
 }
@@ -409,7 +416,8 @@ async function send(event) {
 // ---- answers -------------------------------------------------------------------------------------------------------
 
 function words(asked) {
-  const condition = Object.entries(asked.where || {}).map(([name, levels]) => `${name} in {${levels.join(", ")}}`);
+  const shown = (name, levels) => levels.map((level) => levelNamed(attributeOf(name), level)).join(", ");
+  const condition = Object.entries(asked.where || {}).map(([name, levels]) => (levels.length > 1 ? `${name} in {${shown(name, levels)}}` : `${name} = ${shown(name, levels)}`));
   const only = condition.length ? ` where ${condition.join(" and ")}` : "";
   if (asked.kind === "count") return `Count${only}`;
   if (asked.kind === "mean") return `Mean of ${asked.of}${only}`;
@@ -609,7 +617,17 @@ function showAttributes() {
 }
 
 async function showHistory() {
-  const { queries } = await read("/history");
+  $("comparison").replaceChildren();
+  $("past").replaceChildren();
+  await moreHistory();
+}
+
+// Adds the next page of earlier queries below those that are shown.
+async function moreHistory() {
+  const last = $("past").lastElementChild?.dataset.name;
+  const wanted = $("history-search").value.trim();
+  const { queries, more } = await read(`/history?limit=${PAGE}&search=${encodeURIComponent(wanted)}${last ? `&older_than=${last}` : ""}`);
+  if (wanted !== $("history-search").value.trim()) return; // another search has begun
   const items = queries.map((one) => {
     const inside = make("div");
     const part = make(
@@ -619,11 +637,14 @@ async function showHistory() {
       inside,
     );
     const box = make("input", { type: "checkbox", name: "compared", value: one.idempotency_key, "aria-label": `Compare ${words(one.query)}`, onchange: allowComparison });
-    return make("li", {}, box, part);
+    return make("li", { "data-name": one.idempotency_key }, box, part);
   });
+  $("past").append(...items);
+  $("older").hidden = !more;
   allowComparison();
-  $("comparison").replaceChildren();
-  $("past").replaceChildren(...(items.length ? items : [make("li", { class: "empty" }, "There are no queries yet. Their answers will be kept here.")]));
+  if ($("past").childElementCount) return;
+  const none = wanted ? "No query has these words." : "There are no queries yet. Their answers will be kept here.";
+  $("past").replaceChildren(make("li", { class: "empty" }, none));
 }
 
 const compared = () => [...document.querySelectorAll("input[name=compared]:checked")].map((box) => box.value);
@@ -646,6 +667,7 @@ function comparisonWords(left) {
   if (!left.comparisons) return "this engine makes no comparisons with the records";
   if (!left.comparisons_left) return "the comparisons are used up: answers are no longer checked, and nothing is measured anew";
   const runs = `comparisons with the records: ${left.comparisons_left} of ${left.comparisons} runs left`;
+  if (!left.measurements) return `${runs}; this key may cause no new measurements, so its answers are not checked`;
   if (!left.measurements_left) return `${runs}, but this key's share of ${left.measurements} is used up: its answers are no longer checked`;
   return runs;
 }
@@ -681,7 +703,7 @@ async function download(event) {
   say("synthetic-status", "Creating the file …");
   try {
     await save(`/synthetic?rows=${encodeURIComponent($("rows").value)}&format=${format}`, `synthetic.${format}`);
-    say("synthetic-status", "Downloaded.");
+    say("synthetic-status", "Downloaded, with the privacy statement.");
   } catch (error) {
     say("synthetic-status", error.message, true);
   }
@@ -707,6 +729,8 @@ $("features").addEventListener("change", writeFormula);
 $("formula").addEventListener("input", readFormula);
 for (const change of ["change", "input"]) $("query").addEventListener(change, clearAnswer);
 $("compare").addEventListener("click", compare);
+$("older").addEventListener("click", () => attempt(moreHistory, "history-status"));
+$("history-search").addEventListener("input", () => attempt(showHistory, "past"));
 addEventListener("hashchange", openLink);
 $("search").addEventListener("input", showAttributes);
 $("synthetic").addEventListener("submit", download);
