@@ -490,7 +490,8 @@ def test_a_service_reads_the_same_file(people, tmp_path):
     served = start._open_declared(settings)
     assert served.schema.names == ("town", "age", "sex", "smoker", "visit.month")
     assert (served.person, [each.split()[0] for each in served.left_out]) == (None, ["'wage'"])
-    assert served.warnings[0].startswith("Queries cannot use 'wage'")
+    assert served.absent == tuple(name for name in SCHEMA.columns if name not in people)
+    assert served.warnings[-1].startswith("Queries cannot use 'wage'")
     table = served.read()
     assert table["visit.month"].to_pylist() == [str(int(day[5:7])) for day in people["visit"]]
     assert table["sex"].to_pylist() == people["sex"].tolist()

@@ -33,7 +33,7 @@ HEADING = """\
 # long tail, such as an income, add  map = "log". Queries of  dpcvx serve  are about levels and about numbers
 # in bins: add  bins = 10  or a list of edges to each number, or leave it out by  no_queries = ["name"].
 # Analysts see codes as they are: say what they mean by  label = "Political ideology", unit = "years"  and
-# value_labels = {1 = "Very liberal", 5 = "Very conservative"}.
+# value_labels = {{1 = "Very liberal", 5 = "Very conservative"}}.
 # Then delete the next line.
 """
 MORE = """ and from the {kind} that the file declares.

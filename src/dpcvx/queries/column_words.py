@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from dpcvx.data.column_labels import check_label, check_value_labels
 from dpcvx.data.variables import Variable, one_cell
 from dpcvx.errors import WrongValue
-
-if TYPE_CHECKING:
-    from dpcvx.queries.schema import Column
 
 __all__ = ["WORDS", "check_words", "declared_words", "words_of"]
 
 WORDS = ("label", "unit", "value_labels")  # entries for people, which change no answer
 
 
-def check_words(column: Column) -> None:
+class Worded(Protocol):
+    """The parts of an attribute of a schema that have words."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def labels(self) -> tuple[str, ...]: ...
+    @property
+    def label(self) -> str: ...
+    @property
+    def unit(self) -> str: ...
+    @property
+    def value_labels(self) -> Any: ...
+    def cell(self, value: str) -> int: ...
+
+
+def check_words(column: Worded) -> None:
     """Check words for people; names of values become those of cells, several of one cell joined."""
     try:
         for name in ("label", "unit"):
@@ -32,7 +45,7 @@ def check_words(column: Column) -> None:
     )
 
 
-def words_of(column: Column) -> dict[str, Any]:
+def words_of(column: Worded) -> dict[str, Any]:
     """Return the words of a column as plain types, as far as they are declared."""
     words = {"label": column.label, "unit": column.unit, "value_labels": dict(column.value_labels)}
     return {name: value for name, value in words.items() if value}

@@ -164,33 +164,43 @@ def _columns(table: Any, names: tuple[str, ...]) -> Mapping[str, Any]:
     import narwhals as nw
 
     frame = open_typed(table)
-    known: Sequence[Any] = ()
+    _require_names(names, _names(table))
     if isinstance(frame, nw.DataFrame):
-        known = frame.columns
-        found: Mapping[str, Any] = {name: frame[name] for name in names if name in known}
-    elif isinstance(table, np.ndarray) and table.dtype.names is not None and table.ndim == 1:
-        known = table.dtype.names
-        found = {name: table[name] for name in names if name in known}
-    elif isinstance(table, Mapping):
-        found = {name: _open_column(table[name]) for name in names if name in table}
-    else:
-        raise WrongType(
-            "A table of records must be a pandas, polars or Arrow table, a NumPy structured array, or a "
-            f"mapping from name to column; got {type(table).__name__}."
-        )
-    if absent := [name for name in names if name not in found]:
-        others = table if isinstance(table, Mapping) else known
-        raise WrongValue(
-            "The schema declares columns that the table lacks: "
-            f"{list_absent(absent, [str(name) for name in others if name not in names])}. Correct the names, "
-            "or leave these columns out of the schema."
-        )
-    return found
+        return {name: frame[name] for name in names}
+    if isinstance(table, np.ndarray):
+        return {name: table[name] for name in names}
+    return {name: _open_column(table[name]) for name in names}
 
 
 def require_columns(schema: Schema, table: Any) -> None:
-    """Refuse a table that lacks a column of the schema, before anything is paid for."""
-    _columns(table, schema.names)
+    """Refuse a table that lacks a column of the schema, before anything is paid for; no column is read."""
+    _require_names(schema.names, _names(table))
+
+
+def _require_names(names: tuple[str, ...], found: Sequence[Any]) -> None:
+    if absent := [name for name in names if name not in found]:
+        others = [str(name) for name in found if name not in names]
+        raise WrongValue(
+            f"The schema declares columns that the table lacks: {list_absent(absent, others)}. Correct the "
+            "names, or leave these columns out of the schema."
+        )
+
+
+def _names(table: Any) -> Sequence[Any]:
+    """Return the names of a table's columns."""
+    import narwhals as nw
+
+    frame = open_typed(table)
+    if isinstance(frame, nw.DataFrame):
+        return frame.columns
+    if isinstance(table, np.ndarray) and table.dtype.names is not None and table.ndim == 1:
+        return table.dtype.names
+    if isinstance(table, Mapping):
+        return list(table)
+    raise WrongType(
+        "A table of records must be a pandas, polars or Arrow table, a NumPy structured array, or a "
+        f"mapping from name to column; got {type(table).__name__}."
+    )
 
 
 def _open_column(column: Any) -> Any:

@@ -297,7 +297,7 @@ def _data_router() -> APIRouter:
         rows: Annotated[int, Query(ge=1, le=1_000_000)] = 10_000,
         format: Literal["csv", "parquet", "zip"] = "csv",
     ) -> Response:
-        """Synthetic records drawn from the public histogram or the released tables; they use no budget, however many.
+        """Synthetic records drawn from the public histogram or the released tables; they use no budget.
 
         Parquet holds the privacy statement too, and zip is the CSV file with the statement beside it.
         """

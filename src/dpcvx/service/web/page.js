@@ -7,6 +7,7 @@ const $ = (id) => document.getElementById(id);
 const LARGEST_CHART = 60; // values; more of them are shown in the table alone
 const LONG = 6; // an interval so many times longer than the median does not decide the scale of a chart
 const LARGEST_HISTOGRAM = 2 ** 24; // cells; where there are more, answers come from the released tables
+const LONG_NAME = 14; // letters of a name from which its column has a least width
 const PAGE = 50; // earlier queries that are shown at once
 const TABS = ["ask", "data", "history", "synthetic", "promise"];
 let key = sessionStorage.getItem("key") || "";
@@ -45,9 +46,9 @@ function number(value) {
   return size !== 0 && size < 0.001 ? value.toExponential(1) : value.toFixed(size >= 100 ? 1 : size >= 10 ? 2 : 3);
 }
 
-// A long name may break after punctuation, not inside a word.
+// A long name may break after punctuation, not inside a word or a number such as 10,000.
 function breakable(name) {
-  return name.split(/(?<=[=_,])/).flatMap((part, place) => (place ? [make("wbr"), part] : [part]));
+  return name.split(/(?<=[=_])|(?<=,)(?!\d)/).flatMap((part, place) => (place ? [make("wbr"), part] : [part]));
 }
 
 // ---- words that the schema declares for attributes and levels ------------------------------------------------
@@ -466,10 +467,11 @@ async function report(part, name, answer) {
 function tableParts(table) {
   const head = table.columns.map((title, place) => make("th", { scope: "col" }, ...(place ? [title] : breakable(title))));
   const rows = table.rows.map((row) => make("tr", { class: /^total$|\(baseline/.test(row[0]) ? "known" : null }, ...row.map((cell, place) => make("td", {}, ...(place ? [cell] : breakable(cell))))));
+  const long = table.rows.some((row) => row[0].length > LONG_NAME);
   const facts = make("dl", {}, ...table.facts.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]));
   return [
     make("h2", {}, table.title),
-    make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table of the answer" }, make("table", {}, make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...rows))),
+    make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table of the answer" }, make("table", { class: long ? "named" : null }, make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...rows))),
     make("ul", { class: "notes" }, ...table.notes.map((note) => make("li", {}, note))),
     facts,
   ];
