@@ -192,9 +192,10 @@ def _names(table: Any) -> Sequence[Any]:
 
     frame = open_typed(table)
     if isinstance(frame, nw.DataFrame):
-        return frame.columns
+        names: Sequence[Any] = frame.columns
+        return names
     if isinstance(table, np.ndarray) and table.dtype.names is not None and table.ndim == 1:
-        return table.dtype.names
+        return tuple(table.dtype.names)
     if isinstance(table, Mapping):
         return list(table)
     raise WrongType(
