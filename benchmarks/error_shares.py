@@ -76,7 +76,8 @@ def lines(figures: dict[str, float]) -> list[str]:
     least = real.min(axis=1)
     ratio = np.exp(now - then)
     return [
-        f"On the {len(cells)} cells of the development list (two fits each, `benchmarks/error_shares.py`) "
+        f"On the {len(cells)} cells of the development list (two fits each, `benchmarks/error_shares.py`, "
+        "`figures/error_shares.json`) "
         f"this changes the share in {len(changed)}. There standard errors are between {ratio.min():.2f} and "
         f"{ratio.max():.2f} times those without it. Over all cells they are on average "
         f"{np.exp((now - least).mean()):.3f} times those with the best share of the table "

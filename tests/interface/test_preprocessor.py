@@ -27,6 +27,7 @@ def regression(**settings):
     return dp.PrivateLinearRegression(**{"epsilon": 4.0, "y_bounds": (-6, 6), "random_state": 0, **settings})
 
 
+@pytest.mark.filterwarnings("ignore:The released standard deviation of income is within its noise")
 def test_a_pipeline_is_the_estimator_with_its_declarations():
     """One plan and one statement: that of the estimator covers the maps."""
     table, y = people()

@@ -55,6 +55,7 @@ def test_several_targets_have_bounds_of_their_own():
     assert 20 < (high - low)[1] / (high - low)[0] < 500
 
 
+@pytest.mark.filterwarnings("ignore:The released mean of x0, x1 is within its noise of the upper bound")
 def test_declared_bounds_ask_nothing():
     model = dpcvx.PrivateLasso(**{**COMMON, "bounds": (0, 1)}, y_bounds=(0, 1), check=0).fit(X, T)
     assert model.plan_.before == ()

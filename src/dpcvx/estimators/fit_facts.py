@@ -47,9 +47,12 @@ def share_facts(made: FitDeclaration, region: Region | None) -> dict[str, Any]:
     if region is None or not made.intercept:
         return {}
     spans = list(zip(made.columns.labels(), made.columns.spans(), strict=True))
+    # Neither bounds that a fit finds nor yes and no can be in a wrong unit.
+    measured = [each for j, each in enumerate(spans) if j not in made.columns.flags]
+    measured = [] if is_private(made.stated.bounds) else measured
     found: dict[str, Any] = {}
     for name, places in (("at_end", region.at_end), ("flat", region.flat)):
-        if named := [label for label, span in spans if set(span).issubset(places)]:
+        if named := [label for label, span in measured if set(span).issubset(places)]:
             found[name] = named
     if made.check is not None:
         return found
