@@ -178,7 +178,7 @@ def read_formula(text: str) -> ModelFormula:
     return ModelFormula(text)
 
 
-MISPLACED = re.compile(r"Operator `(.+?)` has insuff?i?cient arguments")  # of formulaic, misspelt there
+MISPLACED = re.compile(r"Operator `(.+?)` has insuf\w+ arguments")  # of formulaic, misspelt there
 
 
 def _parse(text: str) -> Any:

@@ -24,7 +24,7 @@ def attributes(
             **one.to_dict(),
             "labels": list(one.labels),
             "known": one.known,
-            "often_missing": round(often_missing[one.name], 2) if one.name in often_missing else None,
+            **({"often_missing": round(often_missing[one.name], 2)} if one.name in often_missing else {}),
         }
         for one in schema.attributes
     ]
