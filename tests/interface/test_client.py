@@ -199,7 +199,7 @@ def test_an_address_must_be_one(url):
 
 TYPED = {
     "smokes ~ age + sex": (
-        ["--loss", "smooth_hinge", "--set", "l1", "--radius", "2", "--no-intercept"],
+        ["--loss", "smooth_hinge", "--set", "l1", "--radius", "2"],
         {
             "kind": "regression",
             "target": "smokes",
@@ -207,7 +207,7 @@ TYPED = {
             "loss": "smooth_hinge",
             "set": "l1",
         }
-        | {"radius": 2.0, "intercept": False, "l2": 0.0},
+        | {"radius": 2.0, "intercept": True, "l2": 0.0},
     ),
     "smokes ~ sex": (
         ["--where", "age=[20, 40)"],

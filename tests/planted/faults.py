@@ -1455,8 +1455,8 @@ FAULTS: tuple[Fault, ...] = (
         (
             "intervals have one standard error",
             "queries/answer_intervals.py",
-            "halves = NORMAL_97_5 * errors",
-            "halves = errors",
+            "halves = NORMAL_97_5 * np.sqrt(",
+            "halves = np.sqrt(",
             "interface/test_answer_intervals.py",
         ),
     ),

@@ -188,7 +188,6 @@ def ask(
     ] = None,
     domain: Annotated[str, typer.Option("--set", help="Set of coefficients: l2 or l1, a ball.")] = "l2",
     radius: Annotated[float, typer.Option(help="Size of that set.")] = 3.0,
-    intercept: Annotated[bool, typer.Option(help="Whether a regression has an intercept.")] = True,
     where: Annotated[
         list[str] | None,
         typer.Option(
@@ -210,7 +209,7 @@ def ask(
     """Ask a query service one query and print the answer."""
     from dpcvx.service.client import Client
 
-    options = {"set": domain, "radius": radius, "intercept": intercept} | ({"loss": loss} if loss else {})
+    options = {"set": domain, "radius": radius} | ({"loss": loss} if loss else {})
     query = _question(question, options, where or [])
     with Client(url, _key(key_file)) as client:
         if "formula" in query and "loss" not in query:

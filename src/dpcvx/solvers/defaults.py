@@ -722,7 +722,7 @@ _LISTED = (
             "not measured: the minimiser may be farther off than expected", predicts=False),
     Default("queries.error_bars.LEAST", 0.2,
             "least standard error of a cell, in units of the noise on its cells of two attributes",
-            "benchmarks/answer_intervals.py --part development, with and without --persons", predicts=False),
+            "benchmarks/answer_intervals.py", predicts=False),
     Default("queries.answer_intervals.UNMEASURED", 2.0,
             "variance of interactions that were not measured, in units of that of a sample's own, 1/n",
             "benchmarks/answer_intervals.py", predicts=False),
