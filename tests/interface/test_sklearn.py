@@ -34,6 +34,8 @@ EXPECTED_FAILURES = {
 }
 
 ignore_leak_warning = pytest.mark.filterwarnings("ignore::dpcvx.PrivacyLeakWarning")
+# Checks of scikit-learn fit numbers around 100, far above the declared bounds.
+ignore_data_warning = pytest.mark.filterwarnings("ignore::dpcvx.UnrecognisedDataWarning")
 
 
 # scikit-learn 1.7 hands pytest a generator, which pytest 9 wants as a list.
@@ -54,6 +56,7 @@ every_check = pytest.mark.parametrize(
 
 
 @ignore_leak_warning
+@ignore_data_warning
 @every_check
 def test_scikit_learn_check(estimator, check):
     check(estimator)
@@ -81,6 +84,7 @@ def test_pipeline_passes_feature_names_and_fits():
 
 
 @ignore_leak_warning
+@ignore_data_warning
 def test_grid_search_fits_every_candidate_and_says_nothing_of_covering_the_choice():
     X, y = people()
     model = dpcvx.PrivateLogisticRegression(epsilon=5, bounds=(-3, 3), classes=(0, 1), random_state=0)

@@ -46,10 +46,10 @@ def test_locked_versions_are_those_that_the_project_asks_for():
         assert all(requirement.specifier.contains(version) for version in versions), requirement
 
 
-def _requires(name):
-    """Requirements of an installed package; none of one that this environment does without."""
+def _requires(name, version):
+    """Requirements of an installed package; none of one that this environment does without, or has newer."""
     try:
-        return metadata.requires(name) or ()
+        return (metadata.requires(name) or ()) if metadata.version(name) == version else ()
     except metadata.PackageNotFoundError:
         return ()
 
@@ -68,7 +68,7 @@ def test_the_list_is_complete_for_an_installation_that_resolves_nothing():
             missing.append(f"{requirement} is {version}")
         elif (name, extras) not in seen:
             seen.add((name, extras))
-            for line in _requires(name):
+            for line in _requires(name, version):
                 inner = Requirement(line)
                 chosen = ("", *extras)
                 if inner.marker is None or any(inner.marker.evaluate({"extra": each}) for each in chosen):

@@ -117,7 +117,7 @@ def test_cells_of_any_kind_stop_nothing(ledger):
         *("x", "x"), 1.0, delta=None, ledger=None, witness=None, account="people", host="", port=0, slot=0.1
     )
     for person in (None, "a"):
-        served = start.ServedTable(type("S", (), {"names": ("a",), "to_dict": dict})(), person, table.read)
+        served = start.ServedTable(type("S", (), {"names": ("a",), "identity": dict})(), person, table.read)
         start._recognise(ledger.account("people"), served, columns, settings)
 
 

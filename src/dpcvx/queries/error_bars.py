@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpcvx.arrays import Vector
-from dpcvx.domains import L1Ball, L2Ball
+from dpcvx.domains import HasEuclideanRadius, HasL1Radius
 from dpcvx.queries.compiled import TOLERANCE, CompiledMeans, CompiledQuery, CompiledRegression
 from dpcvx.queries.histogram import Histogram
 from dpcvx.queries.local_models import LocalModels
@@ -102,10 +102,10 @@ def propagate(
 
 def at_edge(problem: Problem, theta: Vector) -> bool:
     """Return whether coefficients are at the edge of a ball about 0, or almost."""
-    if not isinstance(problem.C, L1Ball | L2Ball):
+    if not isinstance(problem.C, HasEuclideanRadius | HasL1Radius):
         return False
-    size = float(np.linalg.norm(theta, 1 if isinstance(problem.C, L1Ball) else 2))
-    return size > EDGE * float(problem.C.radius)
+    size = float(np.linalg.norm(theta, 1 if isinstance(problem.C, HasL1Radius) else 2))
+    return size > EDGE * problem.C.radius
 
 
 def shrunk_by_set(query: CompiledRegression, weights: Vector, theta: Vector) -> bool:
