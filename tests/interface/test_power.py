@@ -289,7 +289,7 @@ def test_the_automatic_share_is_larger_where_it_saves_less_favourable_records():
     automatic = dp.PrivateLogisticRegression(uncertainty="auto", **settings)
     plan = automatic.plan(4358, names)
     assert plan.solver.hessian_share > 0.1
-    assert not plan.notes
+    assert not any(note.startswith("noise may hide all") for note in plan.notes)
     usual = [model.power(4358, names).typical_error for model in (tenth, automatic)]
     assert usual[0] < usual[1] < 1.25 * usual[0]
 
