@@ -51,7 +51,7 @@ def classes(n: int, share: float, slope: float = 1.5, k: int = 2) -> Callable[[A
 def numbers(
     n: int, signal: float, bounds: tuple[float, float], tail: float = 0.0, missing: float = 0.0
 ) -> Callable[[Any], Rows]:
-    """Return how rows of a number are drawn, log-normal if `tail` is its deviation of logarithms."""
+    """Return how rows of a number are drawn; `tail`: standard deviation of logarithms, of log-normal ones."""
 
     def draw(rng: Any) -> Rows:
         X = rng.normal(size=(n, 3))
@@ -65,7 +65,7 @@ def numbers(
 
 
 def counts(n: int, mean: float, largest: float, spread: float = 0.0) -> Callable[[Any], Rows]:
-    """Return how rows of a count are drawn; `spread`: deviation of the logarithm of rates that X lacks."""
+    """Return how rows of a count are drawn; `spread`: standard deviation of log rates, X given."""
 
     def draw(rng: Any) -> Rows:
         X = rng.normal(size=(n, 3))

@@ -1,11 +1,12 @@
-"""Gain that linear models keep on small tables, of that without privacy, beside what their plans predict.
+"""Share of the gain without privacy that private fits to small tables keep, and the share that plans predict.
 
 Default linear and logistic regressions are fitted to the tables of the development list of `tables.py` with
-1,000 to 3,000 records to fit. The gain is R^2, or AUC above 1/2, on new records; printed are tables on which
-a model without privacy gains at least 0.05. The lost share is one less the private gain over that gain, of
-R^2 or of the decrease of log-loss below that of a constant; the plan predicts it by its excess risk over that
-of a constant. `docs/how_much_epsilon.md` shows the shares that are kept. Printed are the losses by n times
-epsilon, and the ratio of measured to predicted ones of regressions below 1,000.
+1,000 to 3,000 records to fit. The gain is R^2, or AUC above 1/2, on new records; tables are left out if
+a model without privacy gains less than 0.05. The lost share is 1 - (private gain)/(gain without privacy), of
+R^2 or of the decrease of log-loss below that of a constant. The predicted lost share is the excess risk of
+the plan over that of a constant. `docs/how_much_epsilon.md` shows the shares that are kept. Printed are the
+lost shares by n times epsilon and, for regressions with n times epsilon below 1,000, the ratio of measured to
+predicted ones.
 """
 
 import argparse

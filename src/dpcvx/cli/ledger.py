@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["ledger_app"]
 
 Name = Annotated[str, typer.Argument(help="Name of the account.")]
-WIDTH, NARROWEST = 110, 30  # characters of a line without a terminal, and at least of a purpose
+WIDTH, NARROWEST = 110, 30  # characters: of a line if there is no terminal, and least width of the purposes
 GAUGE = 30  # characters
 
 ledger_app = typer.Typer(
@@ -153,7 +153,7 @@ def thaw(name: Name, reason: Reason, ledger: LedgerUrl = None, witness: Witness 
 def close(
     name: Name,
     reason: Reason,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask whether this is meant.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Close without asking for confirmation.")] = False,
     ledger: LedgerUrl = None,
     witness: Witness = None,
 ) -> None:

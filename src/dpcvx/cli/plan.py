@@ -204,7 +204,7 @@ def _read_declarations(
         typer.echo(
             f"dpcvx: {bounds} has a default, so that every column of the table that it does not name is a "
             f"feature of the fit. A plan does not see the table, and counts {quantity(len(named), 'column')} "
-            "that the file names: name all columns for the plan of the fit.",
+            "that the file names. Name all columns in the file to get the plan of the fit.",
             err=True,
         )
     found = schema.for_table(others, target)

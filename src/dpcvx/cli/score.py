@@ -100,7 +100,7 @@ def _announce_share(payer: Any, name: str, epsilon: float) -> None:
     from dpcvx.accounting import Budget
     from dpcvx.events import PureDP
 
-    Budget(epsilon, 0.0)  # refuses what is no budget
+    Budget(epsilon, 0.0)  # refuses an epsilon that is no budget
     account = payer.account(name)
     if (share := account.share(PureDP(epsilon), delta=0.0)) is not None:
         used = f"{share:.1%} of account {name}, of which {account.used:.1%} is used so far"

@@ -367,7 +367,7 @@ def _question(text: str, options: dict[str, Any], conditions: list[str]) -> dict
         from dpcvx.queries import parse_query
 
         if conditions:
-            raise WrongValue("A question in JSON has its conditions in the field where: leave --where out.")
+            raise WrongValue("A query in JSON has its conditions in its field where: leave --where out.")
         try:
             content: dict[str, Any] = parse_query(text)
         except WrongValue:

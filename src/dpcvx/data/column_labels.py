@@ -1,4 +1,4 @@
-"""Words for people about a column: its label, its unit, and names of its levels or codes. All are public."""
+"""Public text about a column that analysts see: its label, its unit, and names of its levels or codes."""
 
 from __future__ import annotations
 

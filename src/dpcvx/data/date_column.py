@@ -53,7 +53,7 @@ class DateColumn:
     missing_codes : sequence
         Values that stand for a missing cell, such as ``["9999-12-31"]``.
     label : str
-        Words for people: what the date is.
+        Meaning of the date, as analysts see it.
     """
 
     bounds: Any

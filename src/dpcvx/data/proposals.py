@@ -81,13 +81,13 @@ IDENTIFIERS = (
         "note",
     ),
 )
-UNITS = (  # of which a table has ids, as in "caseid"
+UNITS = (  # words before "id" in the name of an identifier, as in "caseid"
     "case|person|pers|patient|pat|subject|subj|participant|member|respondent|resp|customer|cust|client|user|"
     "pupil|student|stud|employee|emp|household|house|hh|family|fam|individual|indiv|ind|child|mother|record|"
     "rec|row|obs|unit|account|transaction|trip|visit|claim|order|study|school|hospital|firm|vehicle|crash|p"
 )
 OWN_ID = re.compile(rf"(?:{UNITS})s?id|id(?:s|no|nr|num|number|code)")
-CALENDAR_YEAR = re.compile(r"year(?!s|ly)[a-z]*|[a-z]*year|yr")  # "yearacc", "birthyear"; no "yearsmarried"
+CALENDAR_YEAR = re.compile(r"year(?!s|ly)[a-z]*|[a-z]*year|yr")  # "yearacc", not "yearsmarried"
 DATES = ("date", "dob", "birthday", "birthdate", "timestamp", "datetime", "time", "day")
 PLACES = ("city", "town", "zip", "zipcode", "postcode", "county", "village", "employer", "school", "hospital")
 LEVELS = (
@@ -110,7 +110,7 @@ GROUPS = ("group", "class", "type", "category", "status", "level", "bracket")  #
 WEIGHTS = ("wt", "wgt", "wght", "pweight", "pwgt", "perwt", "fnlwgt", "finalwt")
 AMOUNTS_OF_TIME = ("hours", "hrs", "minutes", "mins")  # with "day" in a name: a number, no date
 FLAGS = ("is", "has", "was", "any", "flag", "not")
-IN_A_PLACE = ("c", "central", "in", "inner", "near", "outside", "rural", "urban")  # "c_city": whether there
+IN_A_PLACE = ("c", "central", "in", "inner", "near", "outside", "rural", "urban")  # "c_city" is true or false
 WORDS = re.compile(r"[a-z]+")
 
 
@@ -161,8 +161,8 @@ def propose_column(name: str, kind: str | None = None, labels: Sequence[str] = (
     if kind is None and len(words) == 2 and words[0] in IN_A_PLACE and words[1] in PLACES:
         return Proposal(
             BooleanColumn(),
-            f'whether somebody is there, 0 or 1, by its name; of names of places kind = "hashed" and '
-            f"buckets = {BUCKETS}",
+            "whether somebody lives there, 0 or 1, by its name. If cells are names of places, write "
+            f'kind = "hashed" and buckets = {BUCKETS}',
         )
     if kind == "boolean" or (kind is None and words[:1] and words[0] in FLAGS):
         return Proposal(BooleanColumn(), "true or false")

@@ -73,7 +73,7 @@ class NumberColumn:
     missing_codes : sequence
         Values that stand for a missing cell, such as ``[99, -9]``.
     label, unit : str
-        Words for people: what the number is, and its unit.
+        Meaning and unit of the number, as analysts see them.
     value_labels : mapping from number to str
         Names of codes, such as ``{1: "up to 10,000"}``; queries show them with the bin that holds the code.
     """
@@ -140,7 +140,7 @@ class LevelColumn:
     missing_codes : sequence
         Values that stand for a missing cell, such as ``[99, -9]``.
     label : str
-        Words for people: what the column is.
+        Meaning of the column, as analysts see it.
     value_labels : mapping from level to str
         Names of levels for people, such as ``{1: "Very liberal"}``.
     """
@@ -220,7 +220,7 @@ class BooleanColumn:
     Parameters
     ----------
     label : str
-        Words for people: what the column is.
+        Meaning of the column, as analysts see it.
     value_labels : mapping from value to str
         Names of true and false for people, such as ``{1: "votes", 0: "does not vote"}``.
     """
@@ -265,7 +265,7 @@ class HashedColumn:
     missing_codes : sequence
         Values that stand for a missing cell, such as ``[99, -9]``.
     label : str
-        Words for people: what the column is.
+        Meaning of the column, as analysts see it.
     """
 
     buckets: Any

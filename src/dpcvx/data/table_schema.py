@@ -314,7 +314,7 @@ class TableSchema:
     def target_levels(self) -> tuple[Any, ...] | None:
         """Levels or classes that are declared for the target; None for a target of numbers.
 
-        Levels that are all numbers, beside bounds under [target], are numbers of a regression.
+        If all levels are numbers and [target] has bounds, the target is a number too.
         """
         own = None if self.target is None else self.columns.get(self.target)
         for declared in (self.target_values, own):

@@ -165,7 +165,7 @@ class AdditiveModel(LinearModel):
         """Return the standardisation with the basis of the model, from public facts."""
         coordinates = super()._coordinates(columns, n, budget)
         spans, numbers = columns.spans(), _number_places(columns)
-        flags = {spans[j][0] for j in columns.flags}  # between two values there is no shape
+        flags = {spans[j][0] for j in columns.flags}  # two values need no knots between them
         numbers = tuple(j for j in numbers if j not in flags)
         knots = self._knot_count(n, budget, columns)
         if self.knots == "auto" and knots == FEWEST_KNOTS:  # few records may not show what is a flag

@@ -47,7 +47,7 @@ def share_facts(made: FitDeclaration, region: Region | None) -> dict[str, Any]:
     if region is None or not made.intercept:
         return {}
     spans = list(zip(made.columns.labels(), made.columns.spans(), strict=True))
-    # Neither bounds that a fit finds nor yes and no can be in a wrong unit.
+    # Bounds that the fit finds itself cannot be in a wrong unit, and booleans have no unit.
     measured = [each for j, each in enumerate(spans) if j not in made.columns.flags]
     measured = [] if is_private(made.stated.bounds) else measured
     found: dict[str, Any] = {}

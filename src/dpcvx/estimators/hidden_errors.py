@@ -150,8 +150,8 @@ def _simulated_note(question: _Question) -> str:
     if not worse.any():
         return ""
     return (
-        f"{MAY_HIDE} {_count(worse)} standard errors{_names(twin, worse)}: it does in a simulation of "
-        f"closely correlated columns with rare values, but not in one of {records}. power() shows both; "
+        f"{MAY_HIDE} {_count(worse)} standard errors{_names(twin, worse)}: noise hides them in a simulation "
+        f"of closely correlated columns with rare values, but not in one of {records}. power() shows both; "
         "give it the standard deviations, shares and weights that you know. More records, a larger epsilon "
         "or fewer columns help"
     )
@@ -195,9 +195,9 @@ def plan_with_best_share(
 def _best_share(question: _Question) -> float:
     """Return the share with the smallest mean logarithm of the variances of usual records, or a larger one.
 
-    Runs in which noise hides a direction count as they are. The larger share is the least one with which
-    noise does not hide all coefficients of cautious records, if it hides them otherwise, and if standard
-    errors of usual records are at most `RESCUE_COST` times as large.
+    Runs in which noise hides a direction count as they are. If noise hides all coefficients of cautious
+    records with the best share, the least larger share with which it does not is returned instead, unless
+    the standard errors of usual records are then more than `RESCUE_COST` times as large.
     """
 
     def error(share: float) -> float:

@@ -68,7 +68,7 @@ class ModelTerms:
         return cls(tuple(kept), tuple(found))
 
     def without_baseline(self) -> list[str]:
-        """Return the columns of levels or buckets with a coefficient for each of them."""
+        """Return the columns in which every level or bucket has a coefficient of its own."""
         return [
             label
             for label, places, baseline in self.columns

@@ -58,8 +58,8 @@ TAIL_UNKNOWN = (
 )
 LONG_COLUMNS = (
     "Intervals may miss the coefficients of least squares: half or more of the variance of {columns} is in a "
-    "few far records, whose gradients may be clipped. If the effect is not linear there, estimates are those "
-    'of the other records. Declare a map such as "log" for these columns, or narrow their bounds to the '
+    "few far records, whose gradients may be clipped. If the effect is not linear there, estimates describe "
+    'the other records only. Declare a map such as "log" for these columns, or narrow their bounds to the '
     "range that you want to describe."
 )
 RARE_CLASS = (

@@ -432,7 +432,7 @@ class Planning(Parameters):
             inner, intercept = coordinates.inner(problem), STANDARDISED_INTERCEPT * coordinates.intercept
         joint = None if coordinates is None else joint_clip(inner, coordinates.residual)
         if coordinates is None and self.uncertainty:
-            intercept = 0.0  # nobody asks for the classes' shares; errors are those of the descent alone
+            intercept = 0.0  # such a fit does not release the shares of the classes
         candidates = self._candidates(inner, n, budget, intercept, joint=joint)
         if coordinates is not None:
             if self.uncertainty and self.solver == "auto":

@@ -155,7 +155,7 @@ def refuse_metadata(model: object, metadata: dict[str, Any]) -> None:
 
 
 def _list_levels(levels: tuple[Any, ...]) -> str:
-    """Write declared levels, a few of many."""
+    """Return the declared levels as text; if there are many, only a few."""
     shown = ", ".join(map(show, levels[:LARGEST_SHOWN]))
     return shown + (", ..." if len(levels) > LARGEST_SHOWN else "")
 

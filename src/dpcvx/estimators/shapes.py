@@ -272,7 +272,7 @@ def _flags(rows: RowMap) -> set[str]:
 
 
 def _answers(rows: RowMap, j: int, span: range) -> Vector:
-    """Mapped cells of no and yes, clipped as in predictions: a rare yes is beyond the reach of the fit."""
+    """Mapped cells of no and yes, clipped as in predictions, since a rare yes may be beyond the clip."""
     cells = each_map(rows.maps, len(rows.levels))[j](np.array([0.0, 1.0]))
     if rows.region is None:
         return cells

@@ -308,8 +308,8 @@ class Account:
     def share(self, event: Event, *, failure: float = 0.0, delta: float | None = None) -> float | None:
         """Return the part of the cap that a charge would use now, or None if it does not fit.
 
-        Nothing is charged. The part can be larger than the event alone would use: charges of another kind
-        may close the cheapest way of adding up what came before.
+        Nothing is charged. The part can be larger than the event alone would use: a charge of another kind
+        may rule out the cheapest way to add up the earlier charges.
 
         Parameters
         ----------
@@ -653,8 +653,9 @@ class Account:
             reason = "Together with what was charged before, this kind of release does not fit."
         elif planned is not None and planned.delta > cap.delta > 0 and planned.epsilon <= left:
             reason = (
-                f"Its own delta, {planned.delta:g}, is larger: plan it at the account's, delta={cap.delta:g} "
-                f"(command line: --delta {cap.delta:g}), at which {planned.epsilon:g} is enough."
+                f"Its own delta, {planned.delta:g}, is larger. Plan it with that of the account, "
+                f"delta={cap.delta:g} (command line: --delta {cap.delta:g}), at which {planned.epsilon:g} is "
+                "enough."
             )
         return BudgetExceeded(asked, left, reason, cap.delta)
 

@@ -92,7 +92,7 @@ def verify(url: str, witness: str | None, name: str) -> Verification:
         seen = tuple(head for head in seen if head.sequence or head.identity == heads[0].identity)
         if not seen:
             raise LedgerDamaged(
-                f"The witness has never seen {name}: it was lost, it is elsewhere, or none was begun. To "
+                f"The witness has never seen {name}: it was lost, is another file, or was never begun. To "
                 "begin one:  dpcvx ledger witness --ledger FILE --witness FILE --reason TEXT"
             )
     for head in seen or ():

@@ -360,7 +360,7 @@ def doubts_about_units(bounds: Mapping[str, Any]) -> list[str]:
     if not found:
         return []
     advice = (
-        "The model may make little use of these columns. See that their bounds are in the unit and on the "
+        "The model may make little use of these columns. Check that their bounds are in the unit and on the "
         "scale of the cells, and not far too wide."
     )
     return [" ".join([*found, advice])]

@@ -8,10 +8,10 @@ the law of the step's error is known:
 
 to first order, E being the noise of the Hessian and delta the whole displacement: the step and its error.
 
-The Hessian of a logistic loss changes on the way. That at the end of the step follows from the released one
-if features are normal (`logistic_bias.after_step`). The step ends where the gradient, changed accordingly, is
-0, and errors are those of the Hessian there. Half of the difference from a Newton step is added to standard
-errors, since features are not normal.
+The Hessian of a logistic loss changes on the way. Its value at the end of the step follows from the released
+one if features are normal (`logistic_bias.after_step`). The step ends where the gradient, changed
+accordingly, is 0, and errors are those of the Hessian there. Half of the difference from a Newton step is
+added to standard errors, since features are not normal.
 
 The curvature of a logistic loss falls with the distance from 0, so that noise moves its minimiser farther
 outwards than inwards. If F is the objective with the mean noise of the gradients as a linear term, T its
@@ -76,8 +76,8 @@ STUDENT = (1.96**2 + 1) / 2
 # them are hidden too: those that are seen there are the few in which noise happens to add curvature, and
 # their intervals would be too short. The mean depends little on the noise in one direction.
 SEEN_ON_AVERAGE = 2.5
-STEPS = 12  # by which the minimiser of a logistic loss is found; five are usually enough
-LEAST_LEFT = 0.25  # of a curvature, at the end of a step that is trusted
+STEPS = 12  # Newton steps to the minimiser of a logistic loss; five are usually enough
+LEAST_LEFT = 0.25  # of a released curvature, where a step that is trusted ends
 DOUBT = 0.5  # of the difference between the step to the minimiser and a Newton step, as a standard error
 LEAST_EIGENVALUE = 0.25  # of the covariance of the mean gradient, in units of that of its privacy noise
 
@@ -296,8 +296,8 @@ def one_step(fit: Vector, steepness: Steepness, curvature: Curvature, *, n: int,
         carried = _root(later) @ _root(records, -0.5)
         sampling, unsure = _mapped(sampling, carried), _mapped(unsure, carried)
         # Standard errors are proportional to the inverse of a curvature that has noise. The mean of the
-        # inverse is larger than the inverse, but the directions that are seen are those where noise adds
-        # curvature: nothing is taken away.
+        # inverse is larger than the inverse of the mean. But a direction is seen more often if noise adds to
+        # its curvature, which has the opposite effect: no correction is made.
         relative = np.where(hidden, 0.0, 2 * curvature.deviation**2 / np.where(hidden, 1.0, values) ** 2)
         wider = axes * np.sqrt(1 + 2 * STUDENT * relative) @ axes.T
         doubt = DOUBT**2 * np.outer(step - plain, step - plain)
@@ -331,10 +331,11 @@ def one_step(fit: Vector, steepness: Steepness, curvature: Curvature, *, n: int,
 def _curved_step(
     values: Vector, axes: Vector, hidden: Mask, steepness: Steepness, curvature: Curvature
 ) -> tuple[Mask, Vector, Vector, Vector, Vector]:
-    """Return hidden directions, the step to the minimiser of a logistic loss, and the Newton step.
+    """Return the hidden directions, and the step to the minimiser of a logistic loss with its Hessian.
 
-    Between them are the inverse of the Hessian at the step's end, and that Hessian. The smallest curvature
-    that is seen counts as hidden while the step is so long that curvatures at its end cannot be trusted.
+    Returned are the hidden directions, the step, the inverse of the Hessian at its end, that Hessian, and the
+    Newton step. While curvatures at the end of the step cannot be trusted, the direction of the smallest
+    curvature that is seen counts as hidden too.
 
     `values`, `axes`: eigenvalues and eigenvectors of the released Hessian; `hidden`: of each, whether noise
     hides it.

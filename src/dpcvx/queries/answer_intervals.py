@@ -56,7 +56,7 @@ def standard_errors(reading: Reading, noise: PropagatedNoise, n: int) -> Vector 
 
 
 def _by_bins(reading: Reading, variance: float) -> Vector:
-    """Return the variances of the numbers that follow from one of the coded mean by its bins."""
+    """Return the variances of the numbers due to binning; `variance`: that of the coded mean."""
     squares: Vector = (reading.matrix**2).sum(axis=1)
     return variance * squares
 
@@ -91,7 +91,7 @@ def coefficients(
     halves, sampling = None, None
     own, own_sampling = (np.sqrt(_by_bins(reading, variance)) for variance in noise.bins)
     if errors is not None:
-        halves = NORMAL_97_5 * np.sqrt(np.maximum(errors**2 - own**2, 0.0))  # without the errors by bins
+        halves = NORMAL_97_5 * np.sqrt(np.maximum(errors**2 - own**2, 0.0))  # without the errors of binning
         if noise.sampling is not None:
             sampling = reading.deviations(noise.sampling)
     elif bound is not None and not bound.is_excess:

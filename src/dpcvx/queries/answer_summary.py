@@ -65,7 +65,7 @@ class AnswerRows(Printable):
     population: bool
 
     def table(self) -> ResultTable:
-        """Return the rows with names in codes, and declared words of these in columns of their own."""
+        """Return the rows named by codes, with the declared text of the codes in columns of their own."""
         table, legend = self.coded(), self.answer.legend
         names: list[str] = self.answer.query["attributes"] if _is_table(self.answer) else []
         columns, rows = list(table.columns), [list(row) for row in table.rows]
@@ -82,7 +82,7 @@ class AnswerRows(Printable):
         return replace(table, columns=tuple(columns), rows=cells)
 
     def worded(self) -> ResultTable:
-        """Return the rows with the words of levels beside their codes, for people."""
+        """Return the rows with the declared text of levels beside their codes."""
         table, legend = self.coded(), self.answer.legend
         names: list[str] = self.answer.query["attributes"] if _is_table(self.answer) else []
         rows = [
@@ -203,7 +203,7 @@ class AnswerComparison(Printable):
     population: bool
 
     def table(self) -> ResultTable:
-        """Return numbers of both by name, the difference where both have one, and whether intervals meet.
+        """Return the numbers of both answers by name, their differences, and whether intervals overlap.
 
         Answers whose numbers are on different scales follow each other, without differences.
         """

@@ -1,4 +1,4 @@
-"""Words for people of the columns of a schema: label, unit, and names of levels and of the codes in bins."""
+"""Text about the columns of a schema that analysts see: label, unit, names of levels and of codes in bins."""
 
 from __future__ import annotations
 

@@ -298,7 +298,7 @@ class QueryEngine:
 
     @property
     def often_missing(self) -> dict[str, float]:
-        """Noisy share of people who lack an attribute, by attributes that too many lack for intervals.
+        """Noisy shares of people who lack an attribute, of attributes that too many lack for intervals.
 
         Regressions of these on several attributes have none, because nothing shows which combinations of
         features these people have. The shares are of the first release and may be published.

@@ -31,7 +31,7 @@ NOISE_FAILURE, COMPARISON_FAILURE, MEASUREMENT_FAILURE, BIN_FAILURE = (
 MOST_SHARES = 256  # cells of a query up to which its shares are estimated from the first release
 LEAST: float = default("queries.error_bars.LEAST")
 SHORTEST_REACH: float = default("queries.error_bars.SHORTEST_REACH")
-EDGE = 0.99  # share of the radius of a ball from which on coefficients count as at its edge
+EDGE = 0.99  # of the radius of a ball: coefficients of at least this norm count as at its edge
 FLAT = 1e-9  # smallest curvature relative to the largest one in a decrease
 FLOOR = 1e-3  # smallest eigenvalue of a Hessian relative to its largest one
 
@@ -53,7 +53,7 @@ class PropagatedNoise:
     shrinkage: Vector | None = None
     shrinkage_noise: Vector | None = None
     score: ScoreFunction | None = None  # of a regression: its mean gradient at other coefficients
-    # of a mean: its variances by the numbers that stand for bins, for these records and over samples
+    # of a mean: its variances due to binning, for these records and over samples
     bins: tuple[float, float] = (0.0, 0.0)
     # (k,): least standard error of each number of an answer; see `least_errors`
     least: Vector | None = None

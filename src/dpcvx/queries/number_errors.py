@@ -1,4 +1,7 @@
-"""Errors of means by the numbers that stand for bins; post-processing of released sums (PRIVACY_MATH §20)."""
+"""Errors of means due to binning: each record counts as the number that stands for its bin.
+
+They are post-processing of released sums (PRIVACY_MATH §20).
+"""
 
 from __future__ import annotations
 
@@ -74,7 +77,7 @@ def bin_errors(schema: Schema, released: Vector | None, noise: float) -> dict[st
 
 @dataclass(frozen=True, eq=False)
 class MeanOfBins:
-    """How far the mean of the numbers that stand for bins may be from that of the numbers themselves.
+    """Error of a mean due to binning: each record counts as the number that stands for its bin.
 
     Parameters
     ----------
@@ -91,7 +94,7 @@ class MeanOfBins:
 
     @classmethod
     def of(cls, query: CompiledQuery, schema: Schema, errors: Mapping[str, BinErrors]) -> MeanOfBins | None:
-        """Return the errors of a mean by its bins; None for queries that are no mean of such an attribute."""
+        """Return the errors of a mean due to binning; None for queries that are no mean in bins."""
         mean = query.description
         found = errors.get(mean.of) if isinstance(mean, Mean) else None
         return None if found is None else cls(query, schema, found)

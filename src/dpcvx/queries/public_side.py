@@ -105,11 +105,11 @@ class PublicSide:
         return any(set(attributes) <= set(m.attributes) for each in self._measured for m in each)
 
     def mean_of_bins(self, compiled: CompiledQuery) -> MeanOfBins | None:
-        """Return the errors of a mean by the numbers that stand for bins; None for other queries."""
+        """Return the errors of a mean due to binning; None for other queries."""
         return MeanOfBins.of(compiled, self._plan.universe.schema, self.bin_errors)
 
     def with_bin_errors(self, compiled: CompiledQuery, noise: PropagatedNoise) -> PropagatedNoise:
-        """Add the errors of the numbers that stand for bins to those of a mean.
+        """Add the errors due to binning to those of a mean.
 
         The error is not known if a single number, which was not measured, stands for all people.
         """

@@ -47,7 +47,7 @@ class Attribute:
         Level that every other value counts as, a missing one included: one of the levels, or a text of its
         own, which is then a further cell without a value. By default it is such a text, "missing".
     label, unit : str
-        Words for people. They are no part of the declaration that an account pays for.
+        Text that analysts see. It is no part of the declaration that an account pays for.
     value_labels : mapping from level to str
         Names of levels for people, such as ``{1: "Very liberal"}``.
     """
@@ -169,7 +169,7 @@ class Binned:
         Number that stands for each bin, within the bin, in the table's units: for instance its mean in an
         earlier, public table. By default an engine measures the mean of each bin; elsewhere it is the middle.
     label, unit : str
-        Words for people. They are no part of the declaration that an account pays for.
+        Text that analysts see. It is no part of the declaration that an account pays for.
     value_labels : mapping from number to str
         Names of codes for people, such as ``{1: "up to 10,000"}``, shown with the bin that holds the code.
     """

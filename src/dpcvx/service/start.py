@@ -194,9 +194,9 @@ def _open_declared(settings: ServiceSettings) -> ServedTable:
     if absent:
         words.insert(
             0,
-            f"{settings.schema} declares {quantity(len(absent), 'column')} that {settings.data} lacks, and "
-            f"no query could use: {list_absent(absent, unnamed)}. Is it the right table? Correct the names, "
-            "in the schema or in the table, or leave these columns out of the schema.",
+            f"{settings.schema} declares {quantity(len(absent), 'column')} that {settings.data} lacks, "
+            f"so that queries could not use them: {list_absent(absent, unnamed)}. Is it the right table? "
+            "Correct the names, in the schema or in the table, or leave these columns out of the schema.",
         )
     left_out = (
         *columns_left_out(own),
@@ -356,7 +356,7 @@ def _witness_forgotten(account: Account, settings: ServiceSettings) -> str:
         return ""
     return (
         "this ledger has a witness, and this start was not told where it is: an old copy of the ledger would "
-        "not be noticed, and the witness lags behind. Stop, and start with --witness FILE."
+        "not be noticed, and the witness misses new entries. Stop, and start with --witness FILE."
     )
 
 
@@ -552,14 +552,14 @@ def _check(engine: QueryEngine, absent: Sequence[str] = ()) -> str:
 
 
 def _often_missing(engine: QueryEngine) -> tuple[str, ...]:
-    """Say of which attributes regressions will have no intervals; by noisy shares, which are public."""
+    """Name the attributes whose regressions will have no intervals, by noisy shares, which are public."""
     shares = engine.often_missing
     if not shares:
         return ()
     listed = ", ".join(f"{name} (about {share:.0%} lack it)" for name, share in shares.items())
     return (
-        f"no intervals for regressions of {listed} on several attributes: nothing shows which "
-        "combinations of these the people without it have",
+        f"no intervals for regressions of {listed} on several attributes: no release shows how the people "
+        "who lack the target differ from the others",
     )
 
 

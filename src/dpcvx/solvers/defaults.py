@@ -192,9 +192,10 @@ _LISTED = (
             "a column of more levels is made as long as so many numbers: 800 levels would drown the other "
             "columns", "benchmarks/accuracy.py", predicts=False),
     Default("solvers.standardised.HIDDEN_NOISE", 0.003,
-            "noise on the mean square of cells in [-1, 1], up to which a column that it hides is named: with "
-            "0.003 at most 0.4 % of the columns of the development list are, with 0.01 5 % at epsilon 4, "
-            "because long tails are hidden too", "benchmarks/column_units.py", predicts=False),
+            "a column is named as hardly varying if the noise on its mean square (cells in [-1, 1]) hides it "
+            "and is at most this. With 0.003 at most 0.4 % of the columns of the development list are named, "
+            "with 0.01 5 % at epsilon 4, because long tails are hidden too", "benchmarks/column_units.py",
+            predicts=False),
     Default("solvers.scaled_target.SHARES", (0.05, 0.4),
             "least and most of mu^2 for the centre and the scale of the target", "benchmarks/small.py",
             predicts=False),
@@ -209,9 +210,9 @@ _LISTED = (
             "noise on one of these answers, over the range, above which a posterior of all answers chooses "
             "the next range", "benchmarks/small.py", predicts=False),
     Default("solvers.scaled_target.SMALL_UNIT", 0.7,
-            "of that posterior's standard deviation, which counts as the target's: noise and clips are in "
-            "proportion to it. With 1,500 and 2,000 records at epsilon 0.1, 0.6 and 0.8 had 29 and 38 fits "
-            "with R^2 below -0.1 where 1 had 50, and a mean R^2 that was 0.006 higher (246 fits)",
+            "a fit takes this times the posterior's standard deviation for that of the target: noise and "
+            "clips are in proportion to it. With 1,500 and 2,000 records at epsilon 0.1, 0.6 and 0.8 had 29 "
+            "and 38 fits with R^2 below -0.1 where 1 had 50, and a mean R^2 that was 0.006 higher (246 fits)",
             "benchmarks/small.py", predicts=False),
     Default("solvers.scaled_target.NARROWING", 0.5,
             "factor of the range where noise hides the target's spread, if that is large beside the noise; "
@@ -252,8 +253,8 @@ _LISTED = (
             "a fit warns if noise on the mean of the target is larger than this, in released standard "
             "deviations of the target", "benchmarks/usefulness.py", predicts=False),
     Default("solvers.scaled_target.MOST_LOG_ERROR", 0.6,
-            "and if the logarithm of that standard deviation has a larger error, where a posterior says so: "
-            "a factor of 1.8", "benchmarks/usefulness.py", predicts=False),
+            "a fit also warns if the logarithm of that standard deviation has a larger error than this, by "
+            "the posterior: a factor of 1.8", "benchmarks/usefulness.py", predicts=False),
     Default("solvers.scaled_target.RESIDUAL", (0.7, 2.5),
             "residuals of squared loss are clipped at this many standard deviations of the target: the first "
             "where records are few, the second where they are many and, at least, for standard errors",
@@ -342,14 +343,15 @@ _LISTED = (
             "largest curvature of a far record in the Hessian: of a row that is 8 times as long as most",
             "not measured: hardly any row is longer", predicts=False),
     Default("solvers.one_step.LONG_COLUMN", 2.0,
-            "released mean square of a column, over that which far records leave it in the Hessian where "
-            "they are clipped, from which tables note a long tail: it is at most 1.25 for columns whose "
-            "intervals cover, gamma variables and the population of california_housing among them",
+            "tables note a long tail of a column if its released mean square is at least this many times its "
+            "diagonal entry of the Hessian, in which far records are clipped. The ratio is at most 1.25 for "
+            "columns whose intervals cover, such as gamma variables and the population of "
+            "california_housing",
             "benchmarks/real_coverage.py", predicts=False),
     Default("solvers.one_step.BEND_OF_LABELS", 1.5,
-            "the same limit for labels: with 3 % to 5 % in one class and epsilon 8 or more, noise hid a "
-            "direction in a quarter to three quarters of the fits of some cells with a limit of 4 or more, "
-            "and in at most 1 % with this one; "
+            "limit of the curvature of labels in the Hessian: with 3 % to 5 % in one class and epsilon 8 or "
+            "more, noise hid a direction in a quarter to three quarters of the fits of some cells with a "
+            "limit of 4 or more, and in at most 1 % with this one; "
             "standard errors of skewed columns stayed as they were", "benchmarks/interval_coverage.py",
             predicts=False),
     Default("solvers.one_step.PULL", (1.0, 2.0),
@@ -542,8 +544,8 @@ _LISTED = (
             "few per cent at best, and noise may hide a direction", "benchmarks/precision.py",
             predicts=False),
     Default("estimators.hidden_errors.RESCUE_COST", 1.25,
-            "uncertainty='auto' takes a larger share if noise hides all standard errors in cautious records "
-            "without it, and if those of usual records are at most this factor larger",
+            "uncertainty='auto' takes a larger share if noise otherwise hides all standard errors of "
+            "cautious records, and if those of usual records are then at most this factor larger",
             "benchmarks/error_shares.py", predicts=False),
     Default("estimators.private_bounds.SHARE", 0.15,
             "of mu^2 for private bounds; a selection of bounded range eta counts as mu = eta/2",

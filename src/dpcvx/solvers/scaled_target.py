@@ -695,7 +695,7 @@ class ConstantModel(Solver):
     def run(self, plan: Plan, ask: Asking) -> Vector:
         """Measure the target."""
         loss, stage, theta = plan.problem.loss, plan.stages[0], np.zeros(plan.problem.shape)
-        caution = None  # but for the mean: that this is a constant, a warning said before the fit
+        caution = None  # only about the mean; an earlier warning has said that this is a constant
         if loss.target == "labels":
             level = measure_log_odds(stage, ask)
         else:

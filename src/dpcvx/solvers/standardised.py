@@ -563,13 +563,13 @@ def doubtful_columns(
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the columns that hardly vary, and those whose mean is at the upper end of their bounds.
 
-    A column hardly varies where its released mean square is less than twice the noise, which is small itself:
-    many a useful column is skewed, and is hidden by more noise. Its mean is at the upper end where it is
-    within one standard deviation of its noise, and the mean square within two. Means of skewed columns are at
-    the lower end, so that this says nothing.
+    A column hardly varies if its released mean square is less than twice its noise. Only small noise counts,
+    since larger noise also hides useful columns that are skewed. A mean is at the upper end if it is within
+    one standard deviation of its noise of that end, and the mean square within two of 0. Columns at the lower
+    end are not returned, since those of useful skewed columns are there too.
 
-    `means`, `squares`: released, of cells in [-1, 1], the squares about the means; NaN for what is no column
-    of numbers; `mean_noise`, `square_noise`: their standard deviations.
+    `means`, `squares`: released, of cells in [-1, 1], the squares about the means; NaN for columns
+    that are no numbers; `mean_noise`, `square_noise`: their standard deviations.
     """
     hidden = squares < 2 * square_noise
     at_end = hidden & (means > 1 - mean_noise) & (mean_noise < 1)

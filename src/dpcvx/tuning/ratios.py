@@ -47,7 +47,7 @@ class Ratio:
     """A ratio N/D of noisy numbers, whose variances and covariance are known.
 
     Fieller: the interval holds each r at which N - r D is within `width` of its own standard deviations
-    of 0. It is right however unsure D is, and unbounded if D could be 0.
+    of 0. It is valid however uncertain D is, and unbounded if D could be 0.
     """
 
     numerator: float

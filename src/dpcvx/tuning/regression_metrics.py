@@ -24,7 +24,7 @@ LEAST_MEAN = 1e-6  # of a target >= 0, over its upper bound
 LEAST_VARIANCE = 1e-6  # of a target, in squares of half the width of its bounds
 # Beyond 1, an error that is all noise is seldom taken for a large one.
 LEAST_ERROR = 1.5  # mean error in half-widths of its interval
-MOST_UNSURE = 1.0  # length of an interval of a share that is explained from which on it says nothing
+MOST_UNSURE = 1.0  # an interval of an explained share that is longer says nothing
 
 
 @dataclass(frozen=True)

@@ -222,7 +222,7 @@ def private_tune(
     checked = release_check(check, dataset, columns, target, Answers(rng))
     train, test = _split(X, y, (n, n_test), rng, dataset.units)
     place, model, _, totals = _best(priced, repetitions(mean, LAWS[distribution], rng), train, test, rng)
-    # The noise of any of K trials is so large with a probability of at most E[K] times that of one.
+    # Union bound: some of K trials has so large a noise with at most E[K] times the probability of one trial.
     found = priced.score.measured(totals, CHANCE / mean)
     chosen = candidates[place]
     parts = (*priced.plans[place].price.parts, *priced.price.parts)

@@ -5,7 +5,7 @@
 const API = "/api/v1";
 const $ = (id) => document.getElementById(id);
 const LARGEST_CHART = 60; // values; more of them are shown in the table alone
-const LONG = 6; // an interval so many times longer than the median does not decide the scale of a chart
+const LONG = 6; // intervals that are longer than this multiple of the median do not decide the scale of a chart
 const LARGEST_HISTOGRAM = 2 ** 24; // cells; where there are more, answers come from the released tables
 const LONG_NAME = 14; // letters of a name from which its column has a least width
 const PAGE = 50; // earlier queries that are shown at once
@@ -292,7 +292,7 @@ function readFormula() {
   if (parts && !parts.intercept) $("intercept").checked = false;
   arrangeFields();
   $("formula").dataset.typed = text.trim() ? "yes" : "";
-  const shown = parts ? "Its attributes are ticked above." : "It is sent as it is typed. The attributes above cannot show it: none is ticked.";
+  const shown = parts ? "The attributes of the formula are ticked above." : "The formula is sent as it is typed. The fields above cannot show it, so no attribute is ticked.";
   say("formula-note", text.trim() ? shown : "");
 }
 
@@ -323,7 +323,7 @@ function fillFrom(query) {
     $("formula").dataset.typed = "yes";
   }
   const more = [query.loss?.name && "parameters of the loss", query.set?.name && "another set of coefficients", query.l2 && "an l2 penalty"].filter(Boolean);
-  if (more.length) say("formula-note", `The answer was asked for with ${more.join(" and ")}, which this form does not have: Ask would send another query.`, true);
+  if (more.length) say("formula-note", `The answer was asked for with ${more.join(" and ")}, which this form does not have. If you press Ask, another query is sent.`, true);
 }
 
 function clearAnswer() {
