@@ -398,7 +398,6 @@ def test_an_opened_link_fills_the_form_with_its_query(page, engine):
             "loss": "huber",
             "set": "l1",
             "radius": 7.0,
-            "intercept": False,
             "where": {"smokes": ["no"]},
         },
         {"kind": "count", "where": {"region": ["north", "west"]}},
