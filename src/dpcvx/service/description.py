@@ -58,7 +58,7 @@ def query_schema(schema: Schema) -> dict[str, Any]:
         "loss": {"type": "string", "enum": list(QUERY_LOSSES), "default": "logistic"},
         "set": {"type": "string", "enum": list(NAMED_BALLS), "default": "l2"},
         "radius": {**number, "exclusiveMinimum": 0, "default": 3.0},
-        "intercept": {"type": "boolean", "default": True},
+        "intercept": {"const": True, "default": True},
         "l2": {**number, "minimum": 0, "default": 0.0},
         "where": where,
     }

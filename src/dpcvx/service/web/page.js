@@ -247,15 +247,13 @@ function parseFormula(text) {
   const target = known(tokens[0]);
   if (!target || tokens[1] !== "~") return null;
   const [features, interactions] = [new Set(), []];
-  let intercept = true;
   for (let place = 2; place < tokens.length; ) {
     let sign = "+";
     if (["+", "-"].includes(tokens[place])) sign = tokens[place++];
     else if (place > 2) return null;
     const [token, link, second] = tokens.slice(place);
-    if (token === "0" || token === "1") {
-      intercept = (token === "1") === (sign === "+");
-      place += 1;
+    if (token === "1" && sign === "+") {
+      place += 1; // the intercept, which every query has
       continue;
     }
     const pair = link === ":" || link === "*" ? [known(token), known(second)] : [known(token)];
@@ -264,7 +262,7 @@ function parseFormula(text) {
     if (pair.length === 2) interactions.push(pair);
     place += 2 * pair.length - 1;
   }
-  return features.size && !features.has(target) ? { target, features: [...features], interactions, intercept } : null;
+  return features.size && !features.has(target) ? { target, features: [...features], interactions } : null;
 }
 
 // Writes the formula of the fields. Products stay while both of their attributes are ticked.
@@ -289,7 +287,6 @@ function readFormula() {
     $("loss").value = schema.losses[0];
   }
   tick(parts?.features || []);
-  if (parts && !parts.intercept) $("intercept").checked = false;
   arrangeFields();
   $("formula").dataset.typed = text.trim() ? "yes" : "";
   const shown = parts ? "The attributes of the formula are ticked above." : "The formula is sent as it is typed. The fields above cannot show it, so no attribute is ticked.";
@@ -316,7 +313,6 @@ function fillFrom(query) {
   $("loss").value = query.loss?.name ?? query.loss;
   $("set").value = query.set?.name ? schema.sets[0] : query.set;
   $("radius").value = query.radius ?? "";
-  $("intercept").checked = query.intercept !== false;
   const products = query.interactions || [];
   if (products.length) {
     $("formula").value += products.map((pair) => ` + ${pair.map(quoted).join(":")}`).join("");
