@@ -15,6 +15,7 @@ import re
 import shutil
 import sys
 import traceback
+import types
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -301,6 +302,7 @@ class _Nothing:
     """An engine that is never asked, to make keys before there is one."""
 
     schema, n, budget = SCHEMA, 300, dp.Budget(1.0, 1e-6)
+    noun, often_missing = "record", types.MappingProxyType({})
 
 
 class Backup:

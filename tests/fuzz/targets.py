@@ -199,7 +199,8 @@ def engine_schema_examples() -> list[bytes]:
 def query_examples() -> list[bytes]:
     queries = [
         REGRESSION,
-        REGRESSION | {"loss": "squared", "where": {"sex": ["f"]}, "set": {"name": "L1Ball", "radius": 2.0}},
+        REGRESSION
+        | {"loss": "squared", "where": {"region": ["north"]}, "set": {"name": "L1Ball", "radius": 2.0}},
         {"kind": "regression", "formula": "smokes ~ age + sex"},
         {"kind": "count", "where": {"sex": ["f"], "region": ["north", "west"]}},
         {"kind": "mean", "of": "age", "where": {"smokes": ["yes"]}},

@@ -452,6 +452,7 @@ def test_errors_of_the_graph_say_no_more_than_their_kind(client):
     assert settle(client) == []
 
 
+@pytest.mark.filterwarnings("ignore::dpcvx.UnrecognisedDataWarning")
 def test_what_fails_in_dpcvx_is_in_no_log(client):
     def text(block):
         return np.array([["John Smith"] * D] * len(block), dtype=object)

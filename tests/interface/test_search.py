@@ -104,7 +104,7 @@ def test_rows_of_every_kind_give_the_same_search(kind):
 def test_regressors_multinomials_and_scores_of_all_names():
     lasso = dpcvx.PrivateLasso(epsilon=2.0, bounds=(-1, 1), y_bounds=(-4, 4), n_iter=2)
     for scoring in (None, "neg_mean_absolute_error", "neg_root_mean_squared_error"):
-        assert searching(lasso, scoring=scoring).fit(X, T).best_score_ <= 1
+        assert not searching(lasso, scoring=scoring).fit(X, T).best_score_ > 1  # NaN where noise hides it
     three = logistic(classes="from_y")
     statement = searching(three, scoring="balanced_accuracy").fit(X, Y + (X[:, 0] > 0.5)).privacy_statement_
     assert statement.bounds["classes"] == [0, 1, 2]
@@ -198,7 +198,9 @@ def test_a_search_that_promises_nothing_warns_once_and_before_it_is_charged(tmp_
     assert len(heard) == 1
     with pytest.warns(UselessModelWarning) as heard:
         searching(logistic(epsilon=0.1, n_iter=None), n_trials=9.0).fit(X, Y)
-    assert len(heard) == 1  # however many fits there were
+    # however many fits there were; noise may hide the best score, which is said too
+    assert sum("none of the settings" in str(each.message) for each in heard) == 1
+    assert len(heard) <= 2
 
 
 @pytest.mark.slow  # its plan alone takes seconds

@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpcvx.accounting import Neighbours
 from dpcvx.errors import BudgetExceeded, DeadKey
-from dpcvx.queries import Asker
-from dpcvx.queries.answer import BRANCHES
+from dpcvx.queries import Asker, Attribute, Regression, Schema
+from dpcvx.queries.answer import BINDING, BRANCHES, reading_note
 from dpcvx.service import application as application_module
 from dpcvx.service import keys as keys_module
-from dpcvx.service.analysts import pad
+from dpcvx.service.analysts import NAMED, NOTE_ROOM, pad
 from dpcvx.service.application import application
 from dpcvx.service.boundary import BODY_LIMIT
 from dpcvx.service.refusal import CODES
@@ -439,6 +440,39 @@ def test_length_depends_on_the_shape_alone(size, values, branch, flag):
     body = pad(answer(values, branch, flag))
     assert len(body) == len(pad(answer([0.0] * 40, "oracle", None)))
     assert json.loads(body) == json.loads(answer(values, branch, flag))
+
+
+def test_length_is_the_same_whatever_a_note_says():
+    query = {"kind": "regression", "target": "s" * 300, "features": ["age", "sex"]}
+    numbers = [{"name": name, "estimate": 0.5} for name in ("intercept", "age", "sex=f", "sex=x")]
+    notes = ["", "too few people are visible at sex=f, sex=x: " + "words " * 400, BINDING * 3]
+    bodies = [json.dumps({"query": query, "coefficients": numbers, "note": note}).encode() for note in notes]
+    assert len({len(pad(body)) for body in bodies}) == 1
+    assert [json.loads(pad(body))["note"] for body in bodies] == notes
+
+
+def test_notes_have_room():
+    """All sentences at once, with all names, are no longer than the room that answers are padded to."""
+    schema = Schema((*(Attribute(f"column{j}", ("yes", "no", "none"), "none") for j in range(6)),))
+    names = [f"column{j}" for j in range(6)]
+    query = Regression(names[0], tuple(names[1:]), interactions=((names[1], names[2]),))
+    levels = [f"{name}={level}" for name in names[1:] for level in ("no", "none")]
+    note = reading_note(
+        query,
+        schema,
+        Neighbours(unit="person", rows=3),
+        True,
+        ["column1:column2"],
+        levels,
+        0.25,
+        True,
+        True,
+        True,
+        True,
+        levels,
+    )
+    listed = json.dumps([query.to_json(), ["intercept", *levels, "column1=no:column2=no"]])
+    assert len(note) < NOTE_ROOM + NAMED * len(listed)
 
 
 def test_length_is_the_same_for_both_branches_at_every_size():

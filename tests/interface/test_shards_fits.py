@@ -124,6 +124,7 @@ def test_a_model_without_an_intercept_has_a_coefficient_for_every_level_of_shard
     ids=lambda kind: kind.__name__,
 )
 @pytest.mark.parametrize("data_norm", [None, pytest.param(110.0, marks=pytest.mark.long)])
+@pytest.mark.filterwarnings("ignore:The released mean of height is within its noise of the upper bound")
 def test_a_regressor_of_shards_is_the_one_of_the_records(parquet, people, kind, data_norm):
     declared = {"bounds": (0, 100), "y_bounds": (0, 90), "data_norm": data_norm}
     shards = dpcvx.from_parquet(parquet, target="income", features=["age", "height"], **declared)

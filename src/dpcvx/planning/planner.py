@@ -198,7 +198,8 @@ def _prefer_careful(plans: tuple[Plan, ...], chosen: Plan) -> Plan:
     Such a fit is no worse than a constant where there is nothing to find, and good where the records have
     larger effects than the public model of typical data.
     """
-    if chosen.problem.d < CAREFUL_FROM or is_useful(chosen):
+    few, short = chosen.problem.d < CAREFUL_FROM, chosen.problem.bounds.x_2 is not None
+    if few or short or is_useful(chosen):  # of short rows, such as text, descent shows more than is predicted
         return chosen
     fits = ((plan, plan.solver.innermost(plan)) for plan in plans)
     return next((plan for plan, fit in fits if fit.solver.withdraws(fit.problem)), chosen)

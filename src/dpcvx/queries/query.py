@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -216,8 +217,7 @@ def parse_query(text: str | bytes) -> Any:
     """
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        names = [name for name, _ in pairs]
-        if doubled := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+        if doubled := [name for name, count in Counter(name for name, _ in pairs).items() if count > 1]:
             raise WrongValue(
                 f"The query names {describe(doubled[0])} twice in one object: list all of its levels once."
             )

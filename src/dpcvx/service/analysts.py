@@ -43,6 +43,8 @@ WIDEST_NUMBER = 25  # characters; -1.2345678901234567e-308 has 24
 LEAST_ROOM = 2**26  # bytes on the disk of the ledger
 NOT_OPEN = "The data owner has frozen or closed this data set."
 BLOCK = 1024  # bytes; lengths of answers are multiples of it
+NOTE_ROOM = 3000  # characters of all sentences of a note without the names in them
+NAMED = 3  # times that a note may name an attribute or a level: among hidden levels, cut intervals, units
 
 
 class Analysts:
@@ -201,9 +203,15 @@ class Analysts:
 def pad(answer: bytes) -> bytes:
     """Pad an answer with blanks, which JSON ignores, to a length that depends on its public shape only.
 
-    The length is that of the same answer with every number, truth value, branch and argument at its widest.
+    The length is that of the same answer with every number, truth value, branch and argument at its widest,
+    and with a note that has room for every sentence, with all names of the answer in each of the lists.
     """
-    widest = len(json.dumps(_widest(json.loads(answer))))
+    content = json.loads(answer)
+    widest = len(json.dumps(_widest(content)))
+    if isinstance(content, dict) and isinstance(note := content.get("note"), str):
+        numbers = content.get("coefficients", []) if '"features"' in json.dumps(content.get("query")) else []
+        names = [content.get("query"), [each["name"] for each in numbers]]
+        widest += max(0, NOTE_ROOM + NAMED * len(json.dumps(names)) - len(json.dumps(note)))
     return answer.ljust(math.ceil(widest / BLOCK) * BLOCK)
 
 
