@@ -95,7 +95,8 @@ def test_a_service_sends_the_answers_that_its_database_keeps(tmp_path):
     for (idempotency, query), answer in zip(
         queries.items(), SAID["service"]["answers"].values(), strict=True
     ):
-        assert analysts.ask(key, idempotency, query) == answer.encode()
+        # the same JSON, with as many blanks behind it as today's answers have
+        assert analysts.ask(key, idempotency, query).rstrip() == answer.encode().rstrip()
     third = analysts.ask(key, "third", dp.Mean("age"))
     past = analysts.history.latest(key, 10)
     assert [one.idempotency for one in past] == ["third", "second", "first"]
