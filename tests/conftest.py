@@ -1,8 +1,10 @@
 """Settings of every test."""
 
+import hashlib
 import os
 from collections import defaultdict
-from itertools import combinations
+from collections.abc import Iterator
+from itertools import combinations, count
 from typing import Any
 
 # Threads of OpenBLAS wait for each other by spinning: small products of two test processes on two cores took
@@ -14,11 +16,51 @@ from hypothesis import settings
 
 MANY = 12  # combinations of parameters, from which on the quick suite runs a part
 
-# The same examples in every run: a failure found once is a failure found always. "varied" takes a seed, for
-# tests/planted/clean_runs.py.
+# The same examples and the same noise in every run: a failure found once is a failure found always. "varied"
+# is for tests/planted/clean_runs.py, which looks for tests that fail with other examples or other noise.
+RANDOMNESS = os.environ.get("DPCVX_RANDOMNESS", "repeatable")
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.register_profile("varied", derandomize=False, deadline=None, database=None)
-settings.load_profile(os.environ.get("DPCVX_HYPOTHESIS", "repeatable"))
+settings.load_profile(RANDOMNESS)
+
+
+class RepeatableKeys:
+    """Stands for ``os`` where noise gets its keys: they follow from the test and from how many it has drawn.
+
+    Keys of a forked process also follow from its number: it never has the noise of its parent.
+    """
+
+    def __init__(self) -> None:
+        self.begin("collection")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(os, name)
+
+    def begin(self, name: str) -> None:
+        self._name, self._drawn, self._process = name, count(), os.getpid()
+
+    def urandom(self, n: int) -> bytes:
+        child = "" if os.getpid() == self._process else os.getpid()
+        return hashlib.shake_256(f"{self._name} {next(self._drawn)} {child}".encode()).digest(n)
+
+
+if RANDOMNESS == "repeatable":
+    from dpcvx.noise import generators
+
+    KEYS = generators.os = RepeatableKeys()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(
+        fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+    ) -> Iterator[None]:
+        # Not the test that is the first to need it: with two processes this is not always the same.
+        KEYS.begin(f"{request.node.nodeid}::{fixturedef.argname} {getattr(request, 'param_index', 0)}")
+        return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+        KEYS.begin(item.nodeid)
+        return (yield)
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m selects

@@ -23,7 +23,10 @@ from dpcvx.data.shards import open_source, recipe
 from dpcvx.errors import ShardsDamaged
 from dpcvx.ledger import Ledger
 
-pytestmark = pytest.mark.long
+pytestmark = [  # all people have one age and one size, which fits may notice
+    pytest.mark.long,
+    pytest.mark.filterwarnings("ignore:The released:dpcvx.errors.UnrecognisedDataWarning"),
+]
 
 N = 200
 SECRET = 77.125  # a cell that no message may hold

@@ -1,11 +1,12 @@
-"""Run the quick tests that have randomness of their own again and again: without a fault all must pass.
+"""Run the tests that have randomness of their own again and again: without a fault all must pass.
 
-    python tests/planted/clean_runs.py RANDOM [tests ...] [--runs 50] [--seconds 540]
+    python tests/planted/clean_runs.py RANDOM [tests ...] [--long] [--runs 50] [--seconds 540]
 
-The first run is of all quick tests. It writes to the file `RANDOM` which of them draw from the cryptographic
-generator in their own process, and those of the same file that may use what one of them has drawn; if the
-file exists, there is no such run. Tests of Hypothesis get another seed in each run. All other quick tests are
-seeded, and do the same each time.
+The first run is of all quick tests, or with `--long` of all long ones. It writes to the file `RANDOM` which
+of them draw from the cryptographic generator in their own process, and those of the same file that may use
+what one of them has drawn; if the file exists, there is no such run. Here, unlike elsewhere, the generator
+gets its keys from the operating system, and tests of Hypothesis get another seed in each run. All other tests
+are seeded, and do the same each time.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-os.environ["DPCVX_HYPOTHESIS"] = "varied"  # before the tests are imported
+os.environ["DPCVX_RANDOMNESS"] = "varied"  # before the tests are imported
 
 import pytest
 from _pytest.runner import runtestprotocol
@@ -32,6 +33,7 @@ from live import use_this_tree
 from run import QUICK
 from sandbox import ROOT, wait
 
+LONG = [*QUICK, "-m", "long and not slow"]  # the last -m counts
 WAITING = 15.0  # seconds without work after which a test waits for a thread that the child does not have
 KEPT = re.compile(r"\bcache\b|lru_cache|scope=")  # words of a file whose tests share what one of them drew
 
@@ -146,13 +148,15 @@ def main() -> int:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("random", type=Path)
     options.add_argument("tests", nargs="*", default=["tests"])
+    options.add_argument("--long", action="store_true")
     options.add_argument("--runs", type=int, default=50)
     options.add_argument("--first", type=int, default=0)
     options.add_argument("--seconds", type=float, default=1e9)
     given = options.parse_args()
     use_this_tree()
     repeated = Repeated(given.random, range(given.first, given.first + given.runs), given.seconds)
-    pytest.main([*QUICK, *given.tests], plugins=[repeated])
+    chosen = LONG if given.long else QUICK
+    pytest.main([*chosen, *given.tests], plugins=[repeated])
     left_out = ", ".join(sorted(repeated.stuck)) or "none"
     print(f"{repeated.done} runs of {repeated.tests} tests. Left out: {left_out}")
     for name, count in repeated.failed.most_common():

@@ -51,7 +51,7 @@ def test_secure_words_are_uniform():
 def test_secure_words_are_the_key_stream_with_a_new_key_for_every_refill(monkeypatch):
     monkeypatch.setattr(noise, "CHUNK_WORDS", 10)
     seed = bytes(range(48))
-    monkeypatch.setattr(os, "urandom", lambda n: seed[:n])
+    monkeypatch.setattr(noise.os, "urandom", lambda n: seed[:n])
     words = SecureGenerator().words(25)
     expected = b""
     for _ in range(3):

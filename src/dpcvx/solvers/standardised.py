@@ -565,14 +565,15 @@ def doubtful_columns(
 
     A column hardly varies if its released mean square is less than twice its noise. Only small noise counts,
     since larger noise also hides useful columns that are skewed. A mean is at the upper end if it is within
-    one standard deviation of its noise of that end, and the mean square within two of 0. Columns at the lower
-    end are not returned, since those of useful skewed columns are there too.
+    one standard deviation of its noise of that end and more than two from the middle, and the mean square
+    within two of 0. Columns at the lower end are not returned, since those of useful skewed columns are there
+    too.
 
     `means`, `squares`: released, of cells in [-1, 1], the squares about the means; NaN for columns
     that are no numbers; `mean_noise`, `square_noise`: their standard deviations.
     """
     hidden = squares < 2 * square_noise
-    at_end = hidden & (means > 1 - mean_noise) & (mean_noise < 1)
+    at_end = hidden & (means > np.maximum(1 - mean_noise, 2 * mean_noise))
     flat = hidden & ~at_end & (square_noise < HIDDEN_NOISE)
     return tuple(np.flatnonzero(flat).tolist()), tuple(np.flatnonzero(at_end).tolist())
 
