@@ -492,9 +492,27 @@ def test_plan_reads_bounds_files_with_weights_and_persons(folder, run):
 
 
 def test_plan_of_several_classes(run):
-    content = json.loads(run(PLAIN + " --classes 4 --json")[1])
-    assert content["plan"]["outputs"] == 4
-    assert content["plan"]["loss"] == "softmax"
+    for classes in ("4", "a,b,c,d"):
+        content = json.loads(run(f"{PLAIN} --classes {classes} --json")[1])
+        assert content["plan"]["outputs"] == 4
+        assert content["plan"]["loss"] == "softmax"
+    for wrong in ("1", "no"):
+        code, _, err = run(f"{PLAIN} --classes {wrong}")
+        assert code == 2
+        assert f"two labels or more, such as no,yes, or their number; got {wrong!r}" in err
+
+
+def test_a_plan_takes_the_labels_that_a_fit_takes(folder, run):
+    (folder / "some.toml").write_text('[bounds]\nage = [17, 90]\nhours = [0, 100]\n')
+    plan = "plan --n 4000 --model logistic --epsilon 1 --bounds some.toml --target income"
+    code, _, err = run(plan)
+    assert code == 2
+    assert "give --classes no,yes" in err
+    code, out, err = run(f"{plan} --classes no,yes --json")
+    assert (code, err) == (0, "")
+    assert json.loads(out)["plan"]["outputs"] == 1
+    code, out, _ = run(f"{plan} --classes low,middle,high --json")
+    assert json.loads(out)["plan"]["outputs"] == 3
 
 
 WRONG = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -90,9 +91,12 @@ def plan(
         ),
     ] = "",
     classes: Annotated[
-        int | None,
-        typer.Option(help="Number of classes, for classifiers; by default 2, or 3 ordered levels."),
-    ] = None,
+        str,
+        typer.Option(
+            help="Labels of the target, separated by commas, or their number. Default: the schema file's "
+            "labels; without one 2, or 3 ordered levels."
+        ),
+    ] = "",
     density: Annotated[
         float, typer.Option(help="Share of cells that are not 0, if public and records are compressed.")
     ] = 1.0,
@@ -108,12 +112,9 @@ def plan(
     """Show what a fit would do, cost and give, beside every other solver. No data are needed."""
     from dpcvx.planning.candidates import list_all
 
-    if classes is None:
-        classes = 3 if model == "ordinal" else 2
-    if n < 1 or (features is not None and features < 1) or classes < 2:
-        raise WrongValue(
-            f"--n and --features must be at least 1, --classes at least 2; got {n}, {features}, {classes}."
-        )
+    labels = _labels(classes)
+    if n < 1 or (features is not None and features < 1):
+        raise WrongValue(f"--n and --features must be at least 1; got {n}, {features}.")
     if (features is None) == (bounds is None):
         raise WrongValue("Give --features, the number of features, or --bounds, the file that declares them.")
     if not 0 < density <= 1:
@@ -136,7 +137,7 @@ def plan(
         check_writable(plot)
     if formula is not None and (bounds is None or target is not None):
         raise WrongValue("--formula needs --bounds, the file that declares its columns, and no --target.")
-    facts, columns = _read_declarations(model, given, features, bounds, target, classes, formula)
+    facts, columns = _read_declarations(model, given, features, bounds, target, labels, formula)
 
     def again(n: int, epsilon: float, known: dict[str, Any] | None = None) -> Plan:
         estimator = make_estimator(model, given | facts | {"epsilon": epsilon})
@@ -163,8 +164,8 @@ def plan(
 
         from dpcvx.planning.outlook import lost_share
 
-        explanation = f"{chosen.explain()} {lost_share(chosen)}".rstrip()
-        typer.echo(f"{show_plan(chosen)}\n\n{fill(explanation, 100)}")
+        explanation = filter(None, [*chosen.paragraphs, lost_share(chosen)])
+        typer.echo("\n\n".join([show_plan(chosen), *(fill(each, 100) for each in explanation)]))
         if forecast is not None:
             typer.echo("\n".join(["", str(forecast), *map(_needed_words, needed)]))
 
@@ -175,7 +176,7 @@ def _read_declarations(
     features: int | None,
     bounds: Path | None,
     target: str | None,
-    classes: int,
+    labels: list[str],
     formula: str | None,
 ) -> tuple[dict[str, Any], Any]:
     """Return the parameters of an estimator that say what the data are, and the columns of its plan."""
@@ -188,14 +189,18 @@ def _read_declarations(
         if has_own_bounds(model) or not needs_bounds(model):
             declared = {"bounds": (-bound, bound)}
         if needs_classes(model):
-            declared = {"bounds": (-bound, bound), "classes": list(range(classes))}
+            default = range(3 if model == "ordinal" else 2)
+            declared = {"bounds": (-bound, bound), "classes": labels or list(default)}
         return declared, features
+    from dpcvx.data.schema_columns import LevelColumn
     from dpcvx.data.table_schema import TableSchema
 
     schema = TableSchema.from_toml(bounds)
     schema.require_confirmed()
     schema = schema if formula is None else schema.with_formula(formula)
     target = choose_target(schema, target)
+    if labels:
+        schema = replace(schema, target_values=LevelColumn(labels))
     person = given.get("person", schema.person)
     roles = (person, schema.weight, given.get("exposure"), given.get("event"))
     others = [name for name in schema.columns if name not in roles]
@@ -218,6 +223,18 @@ def _read_declarations(
     if schema.data_norm is not None:
         facts["data_norm"] = schema.data_norm
     return facts, list(found.columns)
+
+
+def _labels(text: str) -> list[str]:
+    """Read the labels of a target, or their number; empty if none are given."""
+    labels = [label.strip() for label in text.split(",") if label.strip()]
+    if len(labels) == 1 and labels[0].isdecimal():
+        labels = [str(place) for place in range(int(labels[0]))]
+    if text and len(labels) < 2:
+        raise WrongValue(
+            f"--classes needs two labels or more, such as no,yes, or their number; got {text!r}."
+        )
+    return labels
 
 
 def _shares(text: str) -> dict[str, Any]:
