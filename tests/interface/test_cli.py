@@ -503,7 +503,7 @@ def test_plan_of_several_classes(run):
 
 
 def test_a_plan_takes_the_labels_that_a_fit_takes(folder, run):
-    (folder / "some.toml").write_text('[bounds]\nage = [17, 90]\nhours = [0, 100]\n')
+    (folder / "some.toml").write_text("[bounds]\nage = [17, 90]\nhours = [0, 100]\n")
     plan = "plan --n 4000 --model logistic --epsilon 1 --bounds some.toml --target income"
     code, _, err = run(plan)
     assert code == 2

@@ -163,9 +163,13 @@ def test_identifiers_and_free_text_are_ignored(name):
         ("hours", "number", (0, 100)),
         ("day", "date", "?"),
         ("day of visit", "date", "?"),
+        ("arrival_time", "date", "?"),
+        ("lead_time", "number", "?"),
+        ("time_to_delivery", "number", "?"),
+        ("day_length", "number", "?"),
     ],
 )
-def test_hours_of_a_day_are_no_date(name, kind, bounds):
+def test_amounts_of_time_are_no_date(name, kind, bounds):
     column = propose_column(name).column
     assert (column.kind, column.bounds) == (kind, bounds)
 

@@ -88,7 +88,9 @@ UNITS = (  # words before "id" in the name of an identifier, as in "caseid"
 )
 OWN_ID = re.compile(rf"(?:{UNITS})s?id|id(?:s|no|nr|num|number|code)")
 CALENDAR_YEAR = re.compile(r"year(?!s|ly)[a-z]*|[a-z]*year|yr")  # "yearacc", not "yearsmarried"
-DATES = ("date", "dob", "birthday", "birthdate", "timestamp", "datetime", "time", "day")
+DATES = ("date", "dob", "birthday", "birthdate", "timestamp", "datetime")
+MOMENTS = ("time", "day")  # alone or with a word of `EVENTS`: "lead_time" is an amount of time
+EVENTS = ("start", "end", "arrival", "departure", "birth", "admission", "discharge", "event", "visit")
 PLACES = ("city", "town", "zip", "zipcode", "postcode", "county", "village", "employer", "school", "hospital")
 LEVELS = (
     *(
@@ -171,7 +173,8 @@ def propose_column(name: str, kind: str | None = None, labels: Sequence[str] = (
         return Proposal(
             NumberColumn((0, most)), "guessed from the name, for time in a day: confirm the bounds"
         )
-    if kind == "date" or (kind in (None, "text") and any(word in DATES for word in words)):
+    moment = any(word in MOMENTS for word in words) and (len(words) == 1 or any(w in EVENTS for w in words))
+    if kind == "date" or (kind in (None, "text") and (moment or any(word in DATES for word in words))):
         note = "bounds: first and last date that may occur, as [2000-01-31, ...]; cells such as 31.1.2000 or "
         return Proposal(DateColumn(ASK), note + "2000/01/31 are no dates: write 2000-01-31")
     if kind == "text" or (kind is None and words[-1:] and words[-1] in GROUPS):
