@@ -516,6 +516,12 @@ def test_a_plan_takes_the_labels_that_a_fit_takes(folder, run):
 
 
 WRONG = {
+    "an option of another command": (
+        "predict people.csv --model model.json",
+        2,
+        "Usage: dpcvx predict [OPTIONS] {model} {data}",
+    ),
+    "one file of two": ("predict model.json", 2, "Usage: dpcvx predict [OPTIONS] {model} {data}"),
     "misspelt target": (
         FIT.replace("--target income", "--target incme"),
         2,

@@ -126,7 +126,9 @@ def _explained(error: Exception) -> tuple[str, int]:
 
     if hasattr(error, "format_message"):  # of typer: the command line itself is wrong
         message = str(error.format_message())
-        return f"{message}{usual_meaning(message)}", REFUSED
+        context: Any = getattr(error, "ctx", None)
+        usage = "" if context is None else " ".join(context.get_usage().split())
+        return f"{message}{usual_meaning(message, usage)}", REFUSED
     if isinstance(error, Unreadable | LedgerUnavailable | NotInstalled):
         return in_options(str(error)), FILE_PROBLEM
     if isinstance(error, Stopped):

@@ -174,8 +174,11 @@ class FormOptions:
         return replace(declared, dialect=dialect, sheet=self.sheet or declared.sheet)
 
 
-def usual_meaning(message: str) -> str:
-    """Return a hint for a message about an unknown model or option; empty if there is none."""
+def usual_meaning(message: str, usage: str = "") -> str:
+    """Return a hint for a message about an unknown model, option or argument; empty if there is none.
+
+    `usage`: line that says which arguments the command has, and in which order.
+    """
     model = re.match(r"Invalid value for '--model': .*?'([^']*)' is not one of", message)
     if model and (known := MODELS_ELSEWHERE.get(model[1].lower())):
         return f" Use --model {known}."
@@ -185,6 +188,9 @@ def usual_meaning(message: str) -> str:
             ' Declare the column of survey weights in the schema file, with kind = "weight" and bounds = [0, '
             "largest weight]."
         )
+    about_arguments = re.match(r"No such option|Missing argument|Got unexpected extra argument", message)
+    if about_arguments and usage:
+        return f"{'' if message.endswith('.') else '.'} {usage}"
     return ""
 
 
