@@ -97,8 +97,21 @@ def test_columns_are_not_bent_where_the_target_has_a_long_tail():
             model.set_params(y_bounds=(0, 100))
         model.fit(tail[:, None], y)
         bent.append(model.privacy_statement_.bounds)
-    assert "maps" not in str(bent[0])
-    assert "maps" in str(bent[1])
+    assert [each["maps"]["x0"].startswith("clip(") for each in bent] == [True, False]
+
+
+def test_columns_with_the_tail_of_a_target_within_tight_bounds_are_only_clipped_far_out():
+    """A price grows with weight and not with its rank; the tail of its negative is on the other side."""
+    rng = np.random.default_rng(0)
+    weight = np.exp(0.8 * rng.normal(size=20_000)).clip(0, 12)
+    price = 1000 * weight**1.5 + 500 * rng.uniform(size=len(weight))
+    for y, bounds, clipped in ((price, (0, 15_000), True), (-price, (-15_000, 0), False)):
+        model = dpcvx.PrivateLinearRegression(epsilon=4.0, bounds=(0, 100), y_bounds=bounds, random_state=0)
+        model.fit(weight[:, None], y.clip(*bounds))
+        rule = model.privacy_statement_.bounds["maps"]["x0"]
+        assert rule.startswith("clip(") == clipped
+        if clipped:  # three normal scores on its longer side would be about 6
+            assert 8 < float(rule.strip(")").split(", ")[2]) <= 40
 
 
 def test_a_replaced_person_moves_the_counts_by_the_sensitivity_at_most(silent):

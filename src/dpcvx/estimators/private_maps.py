@@ -44,7 +44,9 @@ LARGEST_NOISE: float = default("estimators.private_maps.LARGEST_NOISE")
 FINE_NOISE: float = default("estimators.private_maps.FINE_NOISE")
 WIDE: float = default("estimators.private_maps.WIDE")
 BENT: float = default("estimators.private_maps.BENT")
+TARGET_BENT: float = default("estimators.private_maps.TARGET_BENT")
 REACH: float = default("estimators.private_maps.REACH")
+TAIL_REACH: float = default("estimators.private_maps.TAIL_REACH")
 RANKS: tuple[float, ...] = default("estimators.private_maps.RANKS")
 POOLED_SHARE: float = default("estimators.private_maps.POOLED_SHARE")
 POOLED_NOISE: float = default("estimators.private_maps.POOLED_NOISE")
@@ -81,11 +83,8 @@ class TailRule:
         width = float(quantiles[-1] - quantiles[0])
         if not width > 0 or high - low <= WIDE * width:
             return IDENTITY
-        scores = ndtri(np.array(RANKS))
-        slopes = np.diff(quantiles) / np.diff(scores)
-        below = float(quantiles[0] - slopes[0] * (REACH + scores[0]))
-        above = float(quantiles[-1] + slopes[-1] * (REACH - scores[-1]))
-        below, above = max(below, low), min(above, high)
+        scores, slopes = ndtri(np.array(RANKS)), _slopes(quantiles)
+        below, above = _ends_at(REACH, quantiles, low, high)
         if slopes.max() <= BENT * slopes.min():
             return Clip(below, above)
         knots = [min(below, quantiles[0]), *quantiles.tolist(), max(above, quantiles[-1])]
@@ -200,8 +199,9 @@ def release_maps(
 ) -> dict[int, ColumnMap]:
     """Release the histograms that were paid for; return all maps with their numbers.
 
-    Where the target has a long tail itself, the rule maps no column by its quantiles: the tails of columns
-    then predict the tail of the target.
+    Where the target has a long tail itself, the rule does not map columns with a tail on the same side by
+    their quantiles, but clips them far out: these tails then predict the tail of the target. If the target
+    would be mapped itself, this holds for all columns.
 
     `stages`: of the plan; `maps`: by position; `dataset`: raw records; private; `columns`: declared without
     maps; `target`: as declared or released; `answers`: of the run.
@@ -220,15 +220,43 @@ def release_maps(
     question = CellsInBins(mechanism.n, tuple(asked), tuple(binning.between(*each) for each in ends), number)
     released = answers.give(("maps",), lambda rng: mechanism(question, dataset, rng))
     parts = np.split(np.asarray(released), np.cumsum(question.levels)[:-1])
-    made = [
-        request.released(quantiles_of(counts, edges, high, request.ranks), low, high)
-        for request, counts, edges, (low, high) in zip(requests, parts, question.edges, ends, strict=True)
+    quantiles = [
+        quantiles_of(counts, edges, high, request.ranks)
+        for request, counts, edges, (_, high) in zip(requests, parts, question.edges, ends, strict=True)
     ]
+    made = [each.released(found, *end) for each, found, end in zip(requests, quantiles, ends, strict=True)]
     found = {**maps, **dict(zip(asked, made, strict=False))}
-    if number is not None and isinstance(made[-1], QuantileMap):
-        bent = [j for j in asked if isinstance(asked[j], TailRule) and isinstance(found[j], QuantileMap)]
-        found |= dict.fromkeys(bent, IDENTITY)
+    if number is not None:
+        tail, wide = _tail(quantiles[-1]), isinstance(made[-1], QuantileMap)
+        for j, each, end in zip(asked, quantiles, ends, strict=False):
+            bent = isinstance(asked[j], TailRule) and isinstance(found[j], QuantileMap)
+            if bent and (wide or (abs(tail) > TARGET_BENT and tail * _tail(each) > 0)):
+                found[j] = Clip(*_ends_at(TAIL_REACH, each, *end))
     return {j: each for j, each in found.items() if each != IDENTITY}
+
+
+def _slopes(quantiles: Vector) -> Vector:
+    """Slopes between the quantiles of a column, at `RANKS`, against those of a normal law."""
+    from scipy.special import ndtri
+
+    slopes: Vector = np.diff(quantiles) / np.diff(ndtri(np.array(RANKS)))
+    return slopes
+
+
+def _ends_at(score: float, quantiles: Vector, low: float, high: float) -> tuple[float, float]:
+    """Cells that have these normal scores below and above if the outer slopes go on, within the bounds."""
+    from scipy.special import ndtri
+
+    slopes, outer = _slopes(quantiles), score - float(ndtri(RANKS[-1]))
+    below, above = quantiles[0] - slopes[0] * outer, quantiles[-1] + slopes[-1] * outer
+    return max(float(below), low), min(float(above), high)
+
+
+def _tail(quantiles: Vector) -> float:
+    """Largest over smallest slope of quantiles, with a minus sign if the tail is below the middle."""
+    slopes = _slopes(quantiles)
+    bent = float(slopes.max() / slopes.min()) if slopes.min() > 0 else math.inf
+    return math.copysign(bent, slopes[-1] - slopes[0])
 
 
 def _pooled_maps(
