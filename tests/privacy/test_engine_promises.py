@@ -60,5 +60,5 @@ class Reading:
 def test_standard_errors_hold_the_part_of_shrinkage_that_noise_does_not_explain():
     covariance, seen, expected = np.diag([1.0, 4.0]), np.array([3.0, 1.0]), np.diag([1.0, 4.0])
     noise = PropagatedNoise(1.0, covariance, np.eye(2), shrinkage=seen, shrinkage_noise=expected)
-    found = standard_errors(Reading(), noise, 100)
+    found = standard_errors(Reading(), noise)
     assert found**2 == pytest.approx([1 + SHRINKAGE * (9 - 1), 4.0])

@@ -355,6 +355,10 @@ SELECTED = (
     "about {:.0%} of the people have no {}, and the model does not know which combinations of features they "
     "have: there are no intervals"
 )
+INDEPENDENT = (
+    "no two of these attributes were measured together: the answer does not show how they depend on each "
+    "other"
+)
 OWN_FIT = "fitted to its own attributes: other answers about some of them may differ by a part of the noise"
 
 
@@ -371,6 +375,7 @@ def reading_note(
     intervals: bool = True,
     few: bool = False,
     cut: Sequence[str] = (),
+    independent: bool = False,
 ) -> str:
     """Return how attributes and units enter an answer, or "" if there is nothing to say.
 
@@ -380,7 +385,8 @@ def reading_note(
     or 0 if intervals hold anyway; `bins_measured`: whether the means of bins without declared values were
     released; `shrunk`: whether the edge of the set shrinks the coefficients; `intervals`: whether there are
     intervals; `few`: whether too few people are visible who satisfy the condition of a mean;
-    `cut`: coefficients whose intervals end at the edge of the set.
+    `cut`: coefficients whose intervals end at the edge of the set; `independent`: whether no two of the
+    query's attributes were measured together.
     """
     notes = [
         _coding_note(query, schema, bins_measured),
@@ -389,6 +395,7 @@ def reading_note(
         CUT.format(", ".join(cut)) if cut else "",
         SELECTED.format(missing, query.target) if isinstance(query, Regression) and missing else "",
         UNMEASURED.format(", ".join(unmeasured)) if unmeasured else "",
+        INDEPENDENT if independent else "",
         PERSONS if neighbours.unit == "person" else "",
         OWN_FIT if own_fit else "",
         BINDING.format(UNCALIBRATED if intervals else "") if shrunk else "",

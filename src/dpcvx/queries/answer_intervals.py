@@ -25,26 +25,24 @@ __all__ = [
     "without_hidden",
 ]
 
-UNMEASURED: float = default("queries.answer_intervals.UNMEASURED")
 SHRINKAGE: float = default("queries.answer_intervals.SHRINKAGE")
 NORMAL_97_5 = 1.959963984540054  # standard normal quantile of 0.975
 # Points at which a score is evaluated, in units of half of the interval to first order.
 STEPS = np.array((0.25, 0.5, 0.75, 1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10, 14, 20, 30))
 
 
-def standard_errors(reading: Reading, noise: PropagatedNoise, n: int) -> Vector | None:
+def standard_errors(reading: Reading, noise: PropagatedNoise) -> Vector | None:
     """Return the predicted standard error of each number, for the records; None if nothing is known.
 
-    The variance is that of the noise, plus `UNMEASURED`/n times the effect of interactions of variance 1, as
-    a sample has them in every function that was not measured; plus `SHRINKAGE` times the part of the squared
-    shrinkage that noise does not explain. A whole square would be too much: it is a noisy estimate, and its
-    largest values are chosen by being positive.
+    The variance is that of the noise and of interactions that were not measured, plus `SHRINKAGE` times the
+    part of the squared shrinkage that noise does not explain. A whole square would be too much: it is a noisy
+    estimate, and its largest values are chosen by being positive.
     """
     if noise.covariance is None:
         return None
     variances = reading.deviations(noise.covariance) ** 2
     if noise.unmeasured is not None:
-        variances += UNMEASURED / n * reading.deviations(noise.unmeasured) ** 2
+        variances += reading.deviations(noise.unmeasured) ** 2
     if noise.shrinkage is not None and noise.shrinkage_noise is not None:
         seen = (reading.matrix @ noise.shrinkage) ** 2
         expected = reading.deviations(noise.shrinkage_noise) ** 2
@@ -68,9 +66,9 @@ def interval_argument(noise: PropagatedNoise, bound: Bound | None, measured: boo
     return "none" if bound is None or bound.is_excess else "bound"
 
 
-def expected_error(query: CompiledQuery, reading: Reading, noise: PropagatedNoise, n: int) -> float | None:
+def expected_error(query: CompiledQuery, reading: Reading, noise: PropagatedNoise) -> float | None:
     """Return the largest standard error of a number, margins left out; of coefficients the excess loss."""
-    errors = standard_errors(reading, noise, n)
+    errors = standard_errors(reading, noise)
     if errors is not None and not (
         isinstance(query, CompiledRegression | WideRegression) and query.units is None
     ):
@@ -87,7 +85,7 @@ def coefficients(
 
     `theta`: the coded answer; `n`: number of units.
     """
-    estimates, errors = reading.numbers(theta), standard_errors(reading, noise, n)
+    estimates, errors = reading.numbers(theta), standard_errors(reading, noise)
     halves, sampling = None, None
     own, own_sampling = (np.sqrt(_by_bins(reading, variance)) for variance in noise.bins)
     if errors is not None:
@@ -193,8 +191,8 @@ def _reach(
     slope = score.along(row, np.concatenate([-steps[0], steps[1]]))
     moments = slope.moments
     sampling = slope.sampling / n if population else 0.0
-    fitted = np.abs(slope.values) - NORMAL_97_5 * np.sqrt(_variances(moments, n) + sampling)
-    released = _squares(moments.released_noise) + UNMEASURED / n * _squares(moments.unmeasured) + sampling
+    fitted = np.abs(slope.values) - NORMAL_97_5 * np.sqrt(_variances(moments) + sampling)
+    released = _squares(moments.released_noise) + _squares(moments.unmeasured) + sampling
     before = np.abs(slope.values - moments.shrinkage) - NORMAL_97_5 * np.sqrt(released)
     below, above = np.split(np.minimum(fitted, before), 2)
     return _last_crossing(steps[0], below), _last_crossing(steps[1], above)
@@ -212,11 +210,10 @@ def _last_crossing(points: Vector, values: Vector) -> float:
     return float(points[k] + part * (points[k + 1] - points[k]))
 
 
-def _variances(moments: Moments, n: int) -> Vector:
+def _variances(moments: Moments) -> Vector:
     """Return the predicted variances of means, as `standard_errors` adds them up."""
     biases = np.maximum(moments.shrinkage**2 - _squares(moments.shrinkage_noise), 0.0)
-    noise, unmeasured = _squares(moments.noise), _squares(moments.unmeasured)
-    variances: Vector = noise + UNMEASURED / n * unmeasured + SHRINKAGE * biases
+    variances: Vector = _squares(moments.noise) + _squares(moments.unmeasured) + SHRINKAGE * biases
     return variances
 
 

@@ -46,7 +46,7 @@ class PropagatedNoise:
     error: float | None  # expected excess loss of a regression by noise alone, if known
     covariance: Vector | None  # by the noise of the measurements, if known
     inverse: Vector | None = None  # inverse Hessian of a regression at the answer; see `inverse_hessian`
-    unmeasured: Vector | None = None  # by interactions that nobody measured, each of variance 1
+    unmeasured: Vector | None = None  # by interactions that nobody measured
     sampling: Vector | None = None  # over samples of as many units from a population
     # difference from the answer that the released means give without the penalty of the fit, to first order,
     # and the covariance of this difference if it is noise alone
@@ -73,6 +73,7 @@ def propagate(
     corrections: Sequence[Sequence[Measurement]] = (),
     *,
     n: int,
+    interactions: float,
     cell_noise: float = 0.0,
 ) -> PropagatedNoise:
     """Carry the errors of the mean gradient of a query's loss through to its answer, to first order.
@@ -82,7 +83,9 @@ def propagate(
 
     `theta`: the histogram's answer; `n`: number of units; the others as in `MeanErrors`.
     """
-    mean_errors = MeanErrors(query, histogram, measurements, corrections, cell_noise=cell_noise)
+    mean_errors = MeanErrors(
+        query, histogram, measurements, corrections, interactions=interactions, cell_noise=cell_noise
+    )
     moments = mean_errors.of(query.gradients(theta))
     roots = (moments.noise, moments.unmeasured, moments.shrinkage_noise)
     V, unmeasured, shrinkage_noise = (root.T @ root for root in roots)

@@ -13,9 +13,11 @@ from dpcvx.queries.compiled import CompiledQuery
 from dpcvx.queries.histogram import Histogram
 from dpcvx.queries.local_models import LocalModels
 from dpcvx.queries.marginals import Measurement
+from dpcvx.solvers.defaults import default
 
-__all__ = ["MeanErrors", "Moments", "at_places"]
+__all__ = ["MeanErrors", "Moments", "at_places", "interaction_variance"]
 
+INTERACTIONS: tuple[float, ...] = default("queries.mean_errors.INTERACTIONS")
 MOST_CELLS, MOST_FUNCTIONS = 4096, 512  # in the regression of functions on measured functions
 
 
@@ -24,12 +26,24 @@ class Moments:
     """Predicted errors of the means of k functions. A root R stands for the covariance R^T R."""
 
     noise: Vector  # root: by the noise of the measurements
-    unmeasured: Vector  # root: by interactions that nobody measured, each of variance 1
+    unmeasured: Vector  # root: by interactions that nobody measured
     # difference from the mean that the released means give without the penalty of the fit, (k,), and the root
     # of the covariance of this difference if it is noise alone
     shrinkage: Vector
     shrinkage_noise: Vector
     released_noise: Vector  # root: of the mean that the released means give without the penalty of the fit
+
+
+def interaction_variance(n: int, order: int) -> float:
+    """Return the predicted variance of an interaction of more attributes than a release measured.
+
+    By chance a sample of n units has interactions of variance 1/n in every function. `INTERACTIONS` is the
+    variance of those that a population usually has. It does not fall with n, so that they are most of the
+    error where there are many records.
+
+    `order`: largest number of attributes in one statistic of the release.
+    """
+    return INTERACTIONS[order - 1] + 1 / n
 
 
 class MeanErrors:
@@ -42,15 +56,15 @@ class MeanErrors:
     The rest of the error is what the fit shrinks and what nobody measured. The first is seen in the public
     difference between fitted and released means, carried through by coefficients without the penalty. The
     second acts on r, the part of a function that no measured function explains: interactions c_j of
-    variance 1 in orthonormal functions of the cells move its mean by a number of variance E r^2. Records
-    that are a sample of the histogram itself have such interactions of variance 1/n.
+    variance v in orthonormal functions of the cells move its mean by a number of variance v E r^2.
 
     On marginals of many cells the regression uses the heaviest cells and the smallest measurements only, and
     corrections that have attributes besides those of the query are left out.
 
     `query`: whose cells the functions have; `measurements`: those of the first release, used if all their
-    attributes are attributes of the query or of corrections that share some with it; `cell_noise`: standard
-    deviation of the noise on the share of each of the query's cells.
+    attributes are attributes of the query or of corrections that share some with it; `interactions`: variance
+    of interactions that were not measured, 0 if all cells were; `cell_noise`: standard deviation of the noise
+    on the share of each of the query's cells.
     """
 
     def __init__(
@@ -60,6 +74,7 @@ class MeanErrors:
         measurements: Sequence[Measurement],
         corrections: Sequence[Sequence[Measurement]] = (),
         *,
+        interactions: float,
         cell_noise: float = 0.0,
     ) -> None:
         attributes, shape = query.attributes, histogram.universe.shape
@@ -82,7 +97,7 @@ class MeanErrors:
             attribute: (place, size)
             for attribute, place, size in zip(attributes, digits, table.shape, strict=True)
         }
-        self._cell_noise = cell_noise
+        self._interactions, self._cell_noise = interactions, cell_noise
         self._cells = cells // repeats
         self._p = table.ravel()[cells] / table.ravel()[cells].sum()
         self._corrections = [
@@ -118,8 +133,10 @@ class MeanErrors:
             shrinkage_noise = first.noise[:, None] * lost
             roots, released = ([*roots, first.noise[:, None] * coefficients] for coefficients in (B, beta))
             left = left - first.centred @ B
-        left = np.zeros((0, k)) if self._cell_noise else np.sqrt(self._p)[:, None] * (left - self._p @ left)
-        return Moments(np.concatenate(roots), left, shrinkage, shrinkage_noise, np.concatenate(released))
+        unmeasured = np.sqrt(self._interactions * self._p)[:, None] * (left - self._p @ left)
+        return Moments(
+            np.concatenate(roots), unmeasured, shrinkage, shrinkage_noise, np.concatenate(released)
+        )
 
 
 class _Group:

@@ -31,6 +31,7 @@ from dpcvx.queries.histogram import Histogram
 from dpcvx.queries.joint_shrinkage import shrink_together, worth_shrinking
 from dpcvx.queries.local_models import LocalModels
 from dpcvx.queries.marginals import Measurement, NoisyMarginals
+from dpcvx.queries.mean_errors import interaction_variance
 from dpcvx.queries.measuring import MeasuredAnswer
 from dpcvx.queries.mechanisms import NoisyHistogram, PublicAnswer
 from dpcvx.queries.multiplicative_weights import agree, listed_functions, log_factor, step_size
@@ -72,6 +73,8 @@ class PublicSide:
         self._measured_wide: dict[str, tuple[Vector, float]] = {}  # coefficients and expected error, by query
         self._shares: Vector | None = None  # as the first release gave them, before the projection
         self._base, self._warm = self._read_start(start)
+        # most attributes in one statistic of the first release; 0 if there are no statistics
+        self._order = max((len(m.attributes) for m in self._warm), default=0)
         self.histogram: Histogram | LocalModels = self._base
         self.bin_errors: dict[str, BinErrors] = {}  # of the numbers that stand for bins, by attribute
         self._local = self._base if isinstance(self._base, LocalModels) else None
@@ -91,11 +94,15 @@ class PublicSide:
             deviation = self._plan.start.noise * math.sqrt(self._plan.universe.n_cells / len(weights))
         theta = compiled.answer(weights)
         public = PublicAnswer(compiled, theta)
-        if self._certificates:  # whose noise is not followed
+        if self._plan.start is None or self._certificates:  # whose errors are not followed
             return public, PropagatedNoise(None, None)
         inside = self._local.inside(compiled.attributes) if self._local is not None else self._warm
         released = inside if not self._measured else self._warm, self._measured
-        noise = propagate(compiled, self.histogram, theta, *released, n=self._plan.n, cell_noise=deviation)
+        n, order = self._plan.n, self._order
+        variance = interaction_variance(n, order) if order else 0.0  # a noisy histogram measures all
+        noise = propagate(
+            compiled, self.histogram, theta, *released, n=n, interactions=variance, cell_noise=deviation
+        )
         if isinstance(compiled, CompiledMeans) and not self._is_corrected(compiled.attributes):
             noise = replace(noise, least=least_errors(compiled, inside))
         return public, noise
@@ -136,6 +143,13 @@ class PublicSide:
             if not self._is_measured(triple):
                 found.append(":".join(pair))
         return tuple(found)
+
+    def is_independent(self, compiled: CompiledQuery) -> bool:
+        """Return whether a query has several attributes, of which no measured table contains two."""
+        known = set(compiled.attributes)
+        if self._order != 1 or len(known) < 2:
+            return False
+        return not any(len(known.intersection(m.attributes)) > 1 for each in self._measured for m in each)
 
     def _is_measured(self, attributes: Collection[int]) -> bool:
         """Whether a released or later measured table contains all of some attributes."""
@@ -191,7 +205,7 @@ class PublicSide:
         names = tuple(map(str, range(k)))
         query = CompiledMeans(first.attributes, first.sizes, names, values, first.description)
         public, noise = self.answer(query)
-        errors = standard_errors(Reading(names, np.eye(k), np.zeros(k)), noise, n)
+        errors = standard_errors(Reading(names, np.eye(k), np.zeros(k)), noise)
         return [True] * k if errors is None else (public.theta >= SEEN * errors).tolist()
 
     def missing_targets(self, compiled: CompiledQuery) -> float:

@@ -733,8 +733,9 @@ _LISTED = (
     Default("queries.error_bars.LEAST", 0.2,
             "least standard error of a cell, in units of the noise on its cells of two attributes",
             "benchmarks/answer_intervals.py", predicts=False),
-    Default("queries.answer_intervals.UNMEASURED", 2.0,
-            "variance of interactions that were not measured, in units of that of a sample's own, 1/n",
+    Default("queries.mean_errors.INTERACTIONS", (1e-2, 4e-4, 1e-4),
+            "variance of a population's interactions in functions of variance 1, if single attributes, pairs "
+            "or triples were measured: tables of one attribute more are covered in 95 to 97 %",
             "benchmarks/answer_intervals.py", predicts=False),
     Default("queries.answer_intervals.SHRINKAGE", 2.0,
             "part of the squared shrinkage, beyond that of noise, that is added to the variance of a number",
