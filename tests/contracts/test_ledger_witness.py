@@ -66,6 +66,28 @@ def test_an_old_ledger_spends_nothing_where_its_witness_was_lost(tmp_path, place
     assert Ledger(path).verify().entries == 1
 
 
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda account: account.store("paid", b"answer"),
+        lambda account: account.note("used", b"part of it"),
+        lambda account: account.freeze(reason="a doubt"),
+        lambda account: account.close(reason="the study has ended"),
+    ],
+    ids=["answer", "note", "freeze", "close"],
+)
+def test_a_copy_that_lacks_only_the_newest_entry_is_noticed(tmp_path, place, write):
+    """Whatever it says: an answer, how much of a charge was used, or that the account takes no charges."""
+    path = tmp_path / "ledger.db"
+    account = Ledger(path, witness=place).create("people", **CAP)
+    account.charge(STEP, purpose="release", key="paid")
+    shutil.copy(path, tmp_path / "old.db")
+    write(account)
+    shutil.copy(tmp_path / "old.db", path)
+    with pytest.raises(LedgerDamaged, match="old or edited copy"):
+        account.charge(STEP, purpose="again")
+
+
 @pytest.mark.parametrize("harm", [lose, empty])
 def test_a_lost_witness_is_noticed_beside_the_newest_ledger_too(ledger, tmp_path, place, harm):
     account = Ledger(ledger.url, witness=place).create("people", **CAP)

@@ -13,7 +13,7 @@ import dpcvx as dp
 import dpcvx.noise.exponential
 import dpcvx.noise.gaussian
 import dpcvx.tuning.score
-from dpcvx.accounting import Neighbours
+from dpcvx.accounting import WEIGHT, Neighbours
 from dpcvx.events import Gaussian, PureDP, count_leaves
 from dpcvx.mechanisms import NoisyGradient
 from dpcvx.noise import SeededGenerator, gaussian_failure
@@ -33,6 +33,7 @@ THETA, ANCHOR = np.array([0.4, -0.2, 0.1]), np.array([0.1, 0.3, 0.2])
 SCHEMA = Schema((Attribute("a", ("x", "y"), "y"), Binned("v", (0, 2, 6, 10), 1.0)))
 COUNTS = Counts.of(Universe(SCHEMA), {"a": ["x", "y"] * (N // 2), "v": [1.0, 3.0, 7.0, 9.0] * (N // 4)})
 SHARES = Marginal(("a",)).compile(SCHEMA, N)
+PERSONS = Neighbours("replace", "person", 1, WEIGHT)
 
 
 def source_of(mechanism):
@@ -205,6 +206,51 @@ class Constant:
 
     def decision_function(self, X):
         return np.full(len(X), -1.0)
+
+
+@pytest.mark.parametrize("law", [PureDP(0.5), Gaussian(2.0)], ids=["Laplace", "Gaussian"])
+def test_a_private_score_of_persons_has_the_noise_of_a_whole_person(law):
+    """In lattice steps it is 2^14 times that of a row, as the weights of a person's rows add up to 2^14."""
+    rows, people = (NoisyScore(Accuracy(), N, law, each) for each in (Neighbours(), PERSONS))
+    assert people.noise == pytest.approx(rows.noise, rel=1e-4)
+    assert people._scale >= 2**14 * (rows._scale - 1)
+
+
+COLUMNS = np.exp(2 * RNG.normal(size=(600, 3)))
+MANY = RNG.uniform(-1, 1, (500, 60))
+LINEAR = {"epsilon": 40.0, "bounds": (0, 1000), "y_bounds": (-5, 5), "random_state": 0}
+FITS = {
+    "NoisyBinCounts": (dp.PrivateLinearRegression(**LINEAR), COLUMNS),
+    "NoisyPooledCounts": (dp.PrivateLasso(**LINEAR | {"bounds": (-50, 50)}, n_iter=3), MANY),
+}
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """Sizes of the draws of Gaussian noise."""
+    sizes, sampler = [], dpcvx.noise.gaussian.lattice_gaussian
+    monkeypatch.setattr(
+        dpcvx.noise.gaussian,
+        "lattice_gaussian",
+        lambda scale, size, rng: sizes.append(size) or sampler(scale, size, rng),
+    )
+    return sizes
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_counts_before_a_fit_draw_noise(name, drawn):
+    """A fit that read exact counts would give the right answers to the right questions, and draw nothing."""
+    model, X = FITS[name]
+    model = model.fit(X, np.tanh(X[:, 0] - 1))
+    before = [stage.mechanism for stage in model.plan_.before]
+    assert [type(mechanism).__name__ for mechanism in before] == ["NoisyCounts", name]
+    assert drawn[:2] == [mechanism.n_draws for mechanism in before]
+
+
+def test_a_preprocessor_draws_noise_for_every_count(drawn):
+    dp.PrivatePreprocessor(epsilon=4.0, bounds=(0, 1000), maps="auto", random_state=0).fit(COLUMNS)
+    (size,) = drawn
+    assert size % 3 == 0 < size  # as many for each column
 
 
 def test_two_calls_with_one_generator_have_different_noise():

@@ -69,3 +69,20 @@ def test_a_source_that_cannot_be_mapped_is_refused_before_the_charge(account):
     with pytest.raises(ValueError, match="cannot be standardised"):
         execute(plan, Fixed(), ledger=account.ledger, account="people")
     assert account.history() == ()
+
+
+@pytest.mark.parametrize(("width", "high"), [(1.0, 1e160), (1.0, 1e-160), (1e160, 1.0), (1e-160, 1.0)])
+def test_units_whose_squares_are_no_numbers_are_refused_before_the_charge(account, width, high):
+    """Small ones had standard errors of 0 and p-values of 0.000; large ones ended in an unexpected error."""
+    X = np.linspace(-width, width, 60).reshape(30, 2)
+    model = dp.PrivateLinearRegression(
+        epsilon=1.0,
+        bounds=(-width, width),
+        y_bounds=(0, high),
+        uncertainty=0.3,
+        ledger=account.ledger,
+        account="people",
+    )
+    with pytest.raises(dp.errors.WrongValue, match="too large or too small for a number in these units"):
+        model.fit(X, np.full(30, high / 2))
+    assert account.history() == ()

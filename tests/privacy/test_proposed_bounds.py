@@ -13,7 +13,7 @@ from dpcvx.data.table import Table
 from dpcvx.data.table_schema import fill_in_bounds
 from dpcvx.errors import Incompatible
 from dpcvx.estimators.proposed_bounds import propose_bounds
-from dpcvx.events import Exponential, Repeat
+from dpcvx.events import Exponential, Repeat, to_plain
 
 N = 4000
 
@@ -97,6 +97,8 @@ def test_the_account_pays_once(tmp_path):
     ask(people(), ledger=ledger, account="people", random_state=None)
     (entry,) = account.history()
     assert entry.purpose == "bounds of 3 columns of 4000 records"
+    (eta,) = {part["eta"] for part in ask(people()).statement.to_dict()["mechanisms"]}
+    assert entry.event == to_plain(Repeat(Exponential(eta), 6))  # two quantiles of each column
 
 
 def test_a_line_of_a_file_is_filled_in_and_all_else_stays():

@@ -14,8 +14,9 @@ import dpcvx
 import dpcvx.tuning.score
 from dpcvx.accounting import WEIGHT
 from dpcvx.data.units import persons
-from dpcvx.errors import Incompatible
+from dpcvx.errors import Incompatible, WrongValue
 from dpcvx.events import Gaussian, PureDP
+from dpcvx.losses import LogPoisson
 from dpcvx.noise import SeededGenerator
 from dpcvx.tuning.metrics import CLASSIFICATION, REGRESSION, UNIT, metric_of, score_edges
 from dpcvx.tuning.score import NoisyScore, private_score
@@ -232,6 +233,44 @@ def test_errors_that_are_no_larger_than_their_noise_are_hidden(error):
     assert np.mean([one.interval[0] <= truth <= one.interval[1] for one in found]) > 0.93
     assert np.mean([one.hidden for one in found]) > 0.97
     assert not any(one.hidden for one in measured(metric, np.array([60.0, 125.0]), 1000, 1.0))
+
+
+class Halfway:
+    """A model of numbers that predicts the middle between 0 and the upper bound."""
+
+    law = LogPoisson()
+
+    def __init__(self, low, high):
+        self.y_bounds = low, high
+
+    def predict(self, X):
+        return np.full(len(X), self.y_bounds[1] / 2)
+
+    def exposures(self, X):
+        return 1.0
+
+
+@pytest.mark.parametrize("high", [1e-150, 1e80, 1e150])
+@pytest.mark.parametrize("name", ["d2", *REGRESSION])
+def test_scores_are_the_same_in_every_unit_of_the_target(name, high):
+    """In units of 1e-80 a score of squares was charged, and ended in an error of Python's arithmetic."""
+    y = RNG.uniform(0.2, 0.9, 400)
+    found = []
+    for unit in (1.0, high):
+        score = question(Halfway(0.0, unit), name, PureDP(20.0), len(y))
+        totals = score(Halfway(0.0, unit), y[:, None], y * unit, SeededGenerator(0))
+        scale = {"d2": 1.0, "r2": 1.0, "neg_mean_squared_error": unit**2}.get(name, unit)
+        measured = score.measured(totals)
+        found.append([measured.value / scale, *(end / scale for end in measured.interval), measured.hidden])
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-6)
+
+
+def test_errors_that_are_no_numbers_are_refused_before_they_are_charged():
+    for high in (1e160, 1e-170):
+        with pytest.raises(WrongValue, match="too large or too small for a number"):
+            metric_of(Halfway(0.0, high), "neg_mean_squared_error")
+        for name in ("r2", "neg_root_mean_squared_error", "neg_mean_absolute_error"):
+            metric_of(Halfway(0.0, high), name)
 
 
 def test_balanced_accuracy_of_many_classes_has_no_bias_by_clipping_and_covers():

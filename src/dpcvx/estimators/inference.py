@@ -51,8 +51,8 @@ NO_ERRORS = (
 )
 MAPPED = (
     "[quantiles]: the coefficient is the effect of one unit of the mapped column (dpcvx export prints the "
-    "map), not of one unit of the column. Columns with long tails, or with bounds that are far too wide, are "
-    "mapped unless maps=None (command line: --maps none)."
+    "map), not of one unit of the column. Columns with long tails, or with bounds that are far too wide, "
+    "may be mapped unless maps=None (command line: --maps none)."
 )
 
 

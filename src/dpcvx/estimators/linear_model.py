@@ -53,7 +53,7 @@ from dpcvx.estimators.private_bounds import (
 from dpcvx.estimators.private_maps import automatic_maps, is_histogram, paid_maps, place_maps, release_maps
 from dpcvx.estimators.progress import ProgressReport
 from dpcvx.estimators.public_rows import UNUSED, public_columns, release_columns
-from dpcvx.estimators.refusals import check_parameters, check_target, refuse_metadata
+from dpcvx.estimators.refusals import check_parameters, check_target, check_units, refuse_metadata
 from dpcvx.noise import Generator, generator_of
 from dpcvx.planning.outlook import warn_if_useless
 from dpcvx.plans import Answers, Checkpoint, Plan, Release, execute
@@ -270,6 +270,8 @@ class LinearModel(Forecasts, Intervals, BaseEstimator):  # type: ignore[misc]
         if isinstance(stated.classes, str):  # "from_y": their set is public
             values = self._read_target(dataset.labels())
         target = self._declare_target(placed, values)
+        if self.uncertainty:
+            check_units(columns, target)
         facts = stated, columns, target
         plan, intercept = self._plan_fit(n, facts, float(self.epsilon or 0), dataset, maps)
         maps = paid_maps(plan.before, maps)

@@ -14,19 +14,23 @@ from dpcvx.estimators.planning import AUTOMATIC, Parameters
 from dpcvx.words import LARGEST_SHOWN, is_number, quantity, show
 
 if TYPE_CHECKING:
+    from dpcvx.data.columns import Columns
     from dpcvx.data.table_schema import TableSchema
+    from dpcvx.data.target import Target
 
 __all__ = [
     "check_extrapolation",
     "check_number",
     "check_parameters",
     "check_target",
+    "check_units",
     "needs_bounds_of_target",
     "refuse_levels",
     "refuse_metadata",
 ]
 
 EXTRAPOLATIONS = ("clip", "linear")
+LARGEST_UNIT = 1e140  # of a coefficient: its square, 1e10 times larger or smaller, is still a normal number
 
 REFUSED = {
     "sample_weight": "a weight changes how far one person can move the result, and weights are private too",
@@ -68,6 +72,20 @@ def check_parameters(model: Parameters, stated: Declarations) -> None:
             f"The formula {stated.schema.formula!r} has no intercept: give fit_intercept=False too."
         )
     check_extrapolation(model.extrapolation)
+
+
+def check_units(columns: Columns, target: Target) -> None:
+    """Refuse standard errors in units in which squares of coefficients are no numbers beside 0.
+
+    `columns`, `target`: as declared; public.
+    """
+    spread = np.ravel(target.scale)
+    sizes = np.concatenate([spread, (spread[:, None] / columns.scale).ravel()])
+    if not ((sizes > 1 / LARGEST_UNIT) & (sizes < LARGEST_UNIT)).all():
+        raise WrongValue(
+            "Standard errors are computed from squares of coefficients, which are too large or too small for "
+            "a number in these units: use other units of the columns or the target, or uncertainty=0."
+        )
 
 
 def check_target(model: Any, X: Any, y: Any) -> None:

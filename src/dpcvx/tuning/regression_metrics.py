@@ -11,9 +11,11 @@ import numpy as np
 from dpcvx.arrays import IntVector, Vector
 from dpcvx.data.canonical import read_numbers
 from dpcvx.data.cells import native_array
+from dpcvx.errors import WrongValue
 from dpcvx.losses import DevianceLoss
 from dpcvx.tuning.ratios import SEEN, UNKNOWN, Interval, Ratio, TotalNoise
 from dpcvx.tuning.totals import UNIT, add_up
+from dpcvx.words import show
 
 __all__ = ["D2", "R2", "MeanError"]
 
@@ -42,16 +44,19 @@ class MeanError:
     l2: ClassVar[float] = math.hypot(1, COUNT_SHARE) * UNIT
     size: ClassVar[int] = 2
 
+    def __post_init__(self) -> None:
+        _require_number(self.largest, self.target)
+
     @property
     def largest(self) -> float:
-        """Largest error of a row: the width of the bounds, or its square."""
+        """Largest value of the error: the width of the bounds, or its square."""
         width = self.target[1] - self.target[0]
-        return width if self.error == "absolute" else width**2
+        return width * width if self.error == "squared" else width
 
     @property
     def range(self) -> tuple[float, float]:
         """From minus the bound to 0."""
-        return -math.sqrt(self.largest) if self.error == "root" else -self.largest, 0.0
+        return -self.largest, 0.0
 
     def totals(self, model: Any, X: Any, y: Any, weights: IntVector | None = None) -> IntVector:
         """Return both sums."""
@@ -63,27 +68,25 @@ class MeanError:
 
     def value(self, totals: Vector, n: int) -> float:
         """Return minus the mean, or minus its root; noise may leave fewer targets than one."""
-        mean = self.largest * float(totals[0]) / max(float(totals[1]) / COUNT_SHARE, 1.0)
-        return -math.sqrt(max(mean, 0.0)) if self.error == "root" else -mean
+        mean = float(totals[0]) / max(float(totals[1]) / COUNT_SHARE, 1.0)
+        return -self.largest * (math.sqrt(max(mean, 0.0)) if self.error == "root" else mean)
 
     def interval(self, totals: Vector, n: int, noise: TotalNoise) -> Interval:
         """Return Fieller's interval; for the root, negative means have negative roots."""
         variance = noise.deviation**2
-        ratio = Ratio(
-            self.largest * float(totals[0]),
-            float(totals[1]) / COUNT_SHARE,
-            (self.largest**2 * variance, variance / COUNT_SHARE**2),
-        )
-        low, high = ratio.interval(noise.width)
+        variances = variance, variance / COUNT_SHARE**2
+        low, high = Ratio(float(totals[0]), float(totals[1]) / COUNT_SHARE, variances).interval(noise.width)
         if self.error == "root":
             low, high = (math.copysign(math.sqrt(abs(end)), end) for end in (low, high))
-        return -high, -low
+        return -self.largest * high, -self.largest * low
 
     def hides(self, interval: Interval) -> bool:
         """Whether the mean error is below one and a half times the half-width of its interval."""
         if math.isinf(interval[0]):
             return True
-        small, large = (-end * abs(end) if self.error == "root" else -end for end in reversed(interval))
+        small, large = (-end / self.largest for end in reversed(interval))
+        if self.error == "root":
+            small, large = small * abs(small), large * abs(large)
         return small + large < LEAST_ERROR * (large - small)
 
 
@@ -168,6 +171,9 @@ class D2:
     size: ClassVar[int] = 5
     range: ClassVar[tuple[float, float]] = (-math.inf, 1.0)
 
+    def __post_init__(self) -> None:
+        _require_number(self.largest, self.target)
+
     @property
     def largest(self) -> float:
         """Largest deviance of a row."""
@@ -194,8 +200,7 @@ class D2:
     def value(self, totals: Vector, n: int) -> float:
         """Return D^2; a deviance that noise made too small counts as the least one."""
         present = max(float(totals[4]) / COUNT_SHARE, 1.0)
-        whole = max(self._whole(totals) / present, LEAST_VARIANCE * self.largest)
-        return 1 - float(totals[0]) * self.largest / present / whole
+        return 1 - float(totals[0]) / present / max(self._whole(totals) / present, LEAST_VARIANCE)
 
     def interval(self, totals: Vector, n: int, noise: TotalNoise) -> Interval:
         """Return Fieller's interval of the deviances' ratio, taken from 1.
@@ -209,8 +214,7 @@ class D2:
         moves = sigma * np.eye(self.size)[1:]
         halves = ((self._whole(totals + move) - self._whole(totals - move)) / 2 for move in moves)
         spread = math.fsum(half**2 for half in halves)
-        first = self.largest * sigma
-        ratio = Ratio(self.largest * float(totals[0]), self._whole(totals), (first**2, spread))
+        ratio = Ratio(float(totals[0]), self._whole(totals), (sigma**2, spread))
         low, high = ratio.interval(noise.width)
         return 1 - high, 1 - low
 
@@ -219,16 +223,26 @@ class D2:
         return interval[1] - interval[0] >= MOST_UNSURE
 
     def _whole(self, totals: Vector) -> float:
-        """Deviance of the best constant rate, summed over the rows."""
+        """Deviance of the best constant rate, summed over the rows, over the largest one of a row."""
         high, present = self.target[1], max(float(totals[4]) / COUNT_SHARE, 1.0)
         mean, base = (
             min(max(float(each) * high / present, high * LEAST_MEAN), high * (1 - LEAST_MEAN))
             for each in (4 * totals[2], totals[3])
         )
-        return 2 * float(totals[1]) * self.largest - present * self._deviance(mean, base)
+        return 2 * float(totals[1]) - present * self._deviance(mean, base) / self.largest
 
     def _deviance(self, outcome: float, mean: float) -> float:
-        return float(self.law.deviance(np.array(outcome), np.array(mean)))
+        with np.errstate(over="ignore"):
+            return float(self.law.deviance(np.array(outcome), np.array(mean)))
+
+
+def _require_number(largest: float, bounds: tuple[float, float]) -> None:
+    """Refuse bounds whose largest error is no number beside 0, before a score of it is charged."""
+    if not 0 < largest < math.inf:
+        raise WrongValue(
+            f"The largest error within bounds {show(bounds)} is too large or too small for a number: use "
+            "another unit of the target, or another score."
+        )
 
 
 def _predictions(model: Any, X: Any, y: Any, bounds: tuple[float, float]) -> tuple[Vector, Vector, Vector]:
