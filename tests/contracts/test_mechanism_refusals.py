@@ -1,11 +1,15 @@
 """Mechanisms refuse, from public numbers, inputs without a proved sensitivity, and declare their traits."""
 
+import math
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import dpcvx as dp
-from dpcvx.accounting import WEIGHT, Neighbours
+from dpcvx.accounting import WEIGHT, Budget, Neighbours
 from dpcvx.errors import Incompatible, WrongValue
+from dpcvx.events import Gaussian
 from dpcvx.mechanisms import (
     NoisyGradient,
     NoisyGroup,
@@ -20,6 +24,7 @@ from dpcvx.mechanisms import (
 from dpcvx.mechanisms.counts import as_counts
 from dpcvx.mechanisms.quantile import as_quantile
 from dpcvx.noise import SeededGenerator
+from dpcvx.plans.price import Price
 from zoo import ALL_MECHANISMS
 
 BALL = dp.Problem(dp.Logistic(), dp.L2Ball(1.0), bounds=dp.Bounds(1.0, 1.0), d=3)
@@ -97,3 +102,12 @@ def test_mechanisms_say_what_they_are_for():
         assert mechanism.n_draws >= 1
         assert 0 <= mechanism.failure < 1e-60
     assert made["quantile"].failure == made["vertex"].failure == made["pair"].failure == 0
+
+
+def test_samplers_may_cost_a_thousandth_of_delta_and_no_more():
+    """So much of delta is set aside for them: with more, events and samplers together would exceed it."""
+    limit = 1e-9 / (1 + math.e)  # of total variation, at epsilon 1 and delta 1e-6
+    price = Price(Gaussian(50.0), (), 0.999 * limit, Budget(1.0, 1e-6))
+    price.check_samplers()
+    with pytest.raises(Incompatible, match="more than a thousandth of delta"):
+        replace(price, failure=1.001 * limit).check_samplers()

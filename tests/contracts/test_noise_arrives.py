@@ -253,6 +253,15 @@ def test_a_preprocessor_draws_noise_for_every_count(drawn):
     assert size % 3 == 0 < size  # as many for each column
 
 
+def test_an_engine_draws_noise_for_everything_that_it_releases_at_its_start(drawn):
+    table = {"a": ["x", "y"] * 300, "v": [1.0, 3.0, 7.0, 9.0] * 150}
+    engine = dp.QueryEngine(SCHEMA, table, dp.Budget(8.0, 1e-6), check=0.05, rng=SeededGenerator(0))
+    plan = engine.plan
+    first = [plan.start.n_draws, plan.bin_sums.n_draws, len(plan.split.checks), plan.counts.n_draws]
+    assert sum(drawn) >= sum(first) > max(first)
+    assert {plan.bin_sums.n_draws, plan.counts.n_draws} <= {*drawn}
+
+
 def test_two_calls_with_one_generator_have_different_noise():
     mechanism = ALL["gradient"][0]
     rng = SeededGenerator(0)

@@ -11,6 +11,7 @@ import pytest
 
 import dpcvx
 from dpcvx.plans.statement import PrivacyStatement
+from dpcvx.tuning import private_curves, private_score
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(0, 10, (200, 3))
@@ -125,6 +126,31 @@ def test_a_seeded_run_promises_nothing():
     assert "no guarantee" in words
     assert "times as likely" not in words
     assert "epsilon = 2" not in words
+
+
+SEEDED = {
+    "score": lambda seed: private_score(logistic(), X, (Y > 0).astype(int), epsilon=1.0, random_state=seed),
+    "curves": lambda seed: private_curves(logistic(), X, (Y > 0).astype(int), epsilon=1.0, random_state=seed),
+    "preprocessor": lambda seed: dpcvx.PrivatePreprocessor(
+        epsilon=9.0, bounds=(0, 10), random_state=seed
+    ).fit(X),
+    "search": lambda seed: dpcvx.PrivateSearchCV(
+        dpcvx.PrivateLasso(epsilon=30.0, bounds=(0, 10), y_bounds=(-10, 10), n_iter=3, check=0),
+        {"radius": [1.0, 2.0]},
+        n_trials=1.5,
+        random_state=seed,
+    ).fit(X, Y),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", SEEDED)
+def test_whatever_else_is_drawn_from_a_seed_promises_nothing(name):
+    for seed in (0, None):
+        made = SEEDED[name](seed)
+        said = getattr(made, "privacy_statement_", None) or made.statement
+        assert said.to_dict()["private"] == (seed is None)
+        assert str(said).startswith("NOT PRIVATE") == (seed is not None)
 
 
 def test_long_lists_are_shortened_in_words_only():
