@@ -128,6 +128,20 @@ def test_every_statement_of_the_recorded_cases_holds(name, monkeypatch):
         assert verdict.holds, verdict
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("groups", [None, np.arange(400) // 2], ids=["records", "persons"])
+def test_a_delta_that_is_not_below_one_in_n_is_a_weak_promise_that_holds(groups):
+    """It has a sentence of its own, about the number of records that are stated: any other is rejected."""
+    X = np.random.default_rng(0).uniform(-1, 1, (400, 2))
+    model = dp.PrivateLinearRegression(epsilon=1.0, delta=0.05, bounds=(-1, 1), y_bounds=(-1, 1))
+    said = model.fit(X, X[:, 0], groups=groups).privacy_statement_.to_dict()
+    assert "promises little" in said["meaning"]
+    assert verify_statement(said).holds
+    for other in (r"about \d+", r"for \d+", r"probability 0.05"):
+        altered = said | {"meaning": re.sub(other, other.split(" ")[0] + " 1", said["meaning"])}
+        assert not verify_statement(altered).holds
+
+
 def test_phases_with_noise_of_their_own_are_stated_one_by_one(statements):
     gradients = [part for part in statements[3]["mechanisms"] if part["question"] == "NoisyGradient"]
     assert len({part["noise_multiplier"] for part in gradients}) == len(gradients) > 1

@@ -30,7 +30,13 @@ MEANING = (
     r"(the published model|the answers|the score) is at most {times} times as likely with one as with the "
     r"other, apart from an extra probability of at most {delta}\. This holds whatever else that person "
     r"knows, has, or computes later\.(| An epsilon above 10 promises little by itself: e\^10 is 22,000\.)"
+    r"(|{large_delta})"
 )
+LARGE_DELTA = (
+    " A delta of {delta:.3g} is not below 1/n ({least:.2g} for {units}) and promises little: publishing each "
+    "{noun} in full with probability {delta:.3g} would satisfy it, about {published} in all."
+)
+MOST_UNITS = 10**15
 ABOUT_QUESTION = ("question", "count", "sensitivity", "noise", "answers")
 
 
@@ -89,6 +95,7 @@ def _contradictions(content: Mapping[str, Any], epsilon: float, delta: float) ->
         yield "Its unit is neither a row nor a person, or its relation neither replace nor add_remove."
     else:
         numbers = {"times": re.escape(f"e^{epsilon:g}"), "delta": re.escape(f"{delta:.3g}")}
+        numbers["large_delta"] = re.escape(_on_large_delta(content["public"], delta))
         if content["private"] and not re.fullmatch(MEANING.format(pair=pair, **numbers), content["meaning"]):
             yield f"Its explanation is not that of epsilon {epsilon:g}, delta {delta:.3g} and {pair}."
     for name in ("n", "persons"):
@@ -96,6 +103,19 @@ def _contradictions(content: Mapping[str, Any], epsilon: float, delta: float) ->
         ruled = content["public"].get("delta_rule") == rule and isinstance(units, int) and units > 0
         if ruled and not math.isclose(delta, min(1 / units**2, 1e-5), rel_tol=ROUNDED):
             yield f"delta differs from the rule that it names, {rule}."
+
+
+def _on_large_delta(public: Mapping[str, Any], delta: float) -> str:
+    """Return the sentence about a delta of 1/n or more; empty for a smaller one, or without a public n.
+
+    Statements of version 0.1 do not have it.
+    """
+    for name, noun in (("n", "record"), ("persons", "person")):
+        n = public.get(name)
+        if type(n) is int and 0 < n < MOST_UNITS and 1 <= delta * n < n:
+            units, published = (f"{k:,} {noun}{'s' * (k != 1)}" for k in (n, round(delta * n)))
+            return LARGE_DELTA.format(delta=delta, least=1 / n, units=units, noun=noun, published=published)
+    return ""
 
 
 def _events_against_promise(content: Mapping[str, Any], counts: Counts, needed_delta: float) -> Iterator[str]:
