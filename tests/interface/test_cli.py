@@ -515,6 +515,21 @@ def test_a_plan_takes_the_labels_that_a_fit_takes(folder, run):
     assert json.loads(out)["plan"]["outputs"] == 3
 
 
+def test_labels_of_a_model_of_numbers_are_refused_as_labels(folder, run):
+    """The file declares bounds of the target: it was said to be declared with the two levels."""
+    numbers = "--model linear --epsilon 1 --bounds bounds.toml --target income --classes 2,3"
+    for command in (f"plan --n 400 {numbers}", f"fit people.csv {numbers} --out model.json"):
+        code, _, err = run(command)
+        assert code == 2
+        assert "--classes names labels, and --model linear predicts a number: leave it out" in err
+
+
+def test_the_paragraphs_of_a_plan_name_options(run):
+    _, out, _ = run("plan --n 1000 --features 3 --model linear --epsilon 1")
+    assert "--check 0." in out.split("Of the predicted excess risk")[1]
+    assert "check=" not in out
+
+
 WRONG = {
     "an option of another command": (
         "predict people.csv --model model.json",

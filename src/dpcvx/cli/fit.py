@@ -34,7 +34,15 @@ from dpcvx.words import nearest, quantity
 if TYPE_CHECKING:
     from dpcvx.data.table_schema import TableSchema
 
-__all__ = ["BOUNDS_EXAMPLE", "choose_columns", "choose_target", "fit", "open_ledger", "target_parameters"]
+__all__ = [
+    "BOUNDS_EXAMPLE",
+    "choose_columns",
+    "choose_target",
+    "fit",
+    "open_ledger",
+    "target_parameters",
+    "with_labels",
+]
 
 PRIVATE = "private"  # in the place of a schema file
 MINUTE = 60.0  # seconds: a fit that is expected to take longer has a checkpoint
@@ -132,7 +140,6 @@ def fit(
     with ProgressReport("dpcvx fit", shown=not quiet) as progress:
         progress.step("starting")
         from dpcvx.data.files import open_table
-        from dpcvx.data.schema_columns import LevelColumn
         from dpcvx.data.table_file import HEADER_HINT
         from dpcvx.data.table_schema import TableSchema
         from dpcvx.plans import Checkpoint
@@ -146,8 +153,9 @@ def fit(
         if not declared.intercept:
             given = given | {"fit_intercept": False}
         target = choose_target(declared, target)
-        if labels := [label.strip() for label in classes.split(",") if label.strip()]:
-            declared = replace(declared, target_values=LevelColumn(labels))
+        declared = with_labels(
+            declared, [label.strip() for label in classes.split(",") if label.strip()], model
+        )
         declared = replace(declared, columns={**declared.columns, **_mapped(declared, column_map or [])})
         parameters = given | {"verbose": int(not quiet)}
         if declared.data_norm is not None:
@@ -331,6 +339,20 @@ def choose_target(schema: TableSchema, named: str | None) -> str:
             "schema file."
         )
     return chosen
+
+
+def with_labels(declared: TableSchema, labels: list[str], model: str) -> TableSchema:
+    """Return the schema with the labels of --classes for its target, if there are any.
+
+    `model`: name on the command line.
+    """
+    from dpcvx.data.schema_columns import LevelColumn
+
+    if not labels:
+        return declared
+    if not needs_classes(model):
+        raise WrongValue(f"--classes names labels, and --model {model} predicts a number: leave it out.")
+    return replace(declared, target_values=LevelColumn(labels))
 
 
 def target_parameters(model: str, declared: TableSchema, target: str, path: Path) -> dict[str, Any]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpcvx.cli.fit import choose_target, target_parameters
+from dpcvx.cli.fit import choose_target, target_parameters, with_labels
 from dpcvx.cli.options import (
     AsJson,
     has_own_bounds,
@@ -165,7 +164,7 @@ def plan(
         from dpcvx.planning.outlook import lost_share
 
         explanation = filter(None, [*chosen.paragraphs, lost_share(chosen)])
-        typer.echo("\n\n".join([show_plan(chosen), *(fill(each, 100) for each in explanation)]))
+        typer.echo("\n\n".join([show_plan(chosen), *(fill(show_plan(each), 100) for each in explanation)]))
         if forecast is not None:
             typer.echo("\n".join(["", str(forecast), *map(_needed_words, needed)]))
 
@@ -192,15 +191,13 @@ def _read_declarations(
             default = range(3 if model == "ordinal" else 2)
             declared = {"bounds": (-bound, bound), "classes": labels or list(default)}
         return declared, features
-    from dpcvx.data.schema_columns import LevelColumn
     from dpcvx.data.table_schema import TableSchema
 
     schema = TableSchema.from_toml(bounds)
     schema.require_confirmed()
     schema = schema if formula is None else schema.with_formula(formula)
     target = choose_target(schema, target)
-    if labels:
-        schema = replace(schema, target_values=LevelColumn(labels))
+    schema = with_labels(schema, labels, model)
     person = given.get("person", schema.person)
     roles = (person, schema.weight, given.get("exposure"), given.get("event"))
     others = [name for name in schema.columns if name not in roles]
