@@ -11,10 +11,10 @@ import pytest
 from sklearn.base import clone
 
 import dpcvx as dp
-from dpcvx.accounting import Tight
+from dpcvx.accounting import Tight, gaussian_mu
 from dpcvx.noise import SeededGenerator
 from dpcvx.solvers import NoisyGradientDescent, Standardised
-from dpcvx.solvers.standardised import doubtful_columns
+from dpcvx.solvers.standardised import _mean_square, doubtful_columns
 
 LARGE = dp.Budget(25.0, 1e-4)
 
@@ -181,6 +181,68 @@ def test_rows_of_several_classes_are_short_where_columns_are_not_standardised():
         assert "shrunk" not in str(fixed.privacy_statement_)
     without, _, _ = three_classes(1500, 0.1, fit_intercept=False)
     assert without.plan_.problem.row_norm == pytest.approx(0.3 * math.sqrt(6))
+
+
+def test_rows_of_two_classes_are_short_where_columns_are_not_standardised():
+    settings = {"epsilon": 0.1, "delta": 1e-7, "bounds": (-8, 8), "classes": (0, 1)}
+    found = dp.PrivateLogisticRegression(**settings).plan(2000, 12)
+    norm = math.hypot(0.65 * math.sqrt(12), 0.3)
+    assert found.problem.row_norm == pytest.approx(norm)
+    assert found.stages[0].mechanism.sensitivity == pytest.approx(
+        2 * found.solver.clip * norm / 2000, rel=1e-3
+    )
+    given = ({"standardize": False}, {"radius": 5.0}, {"uncertainty": 0.2})
+    for other in (dp.PrivateLogisticRegression(**settings, **each).plan(2000, 12) for each in given):
+        assert other.problem.bounds.x_2 is None
+
+
+def test_short_rows_of_two_classes_find_the_classes_of_few_records():
+    """With rows as they are, the noise of the longest ones that bounds allow hides the signal."""
+    rng = np.random.default_rng(0)
+    y = rng.choice([0.0, 1.0], 3000)
+    X = np.clip(0.25 * rng.standard_normal((3000, 12)) + 0.15 * np.outer(2 * y - 1, np.ones(12)), -1, 1)
+    right = []
+    for seed in range(6):
+        model = dp.PrivateLogisticRegression(
+            epsilon=0.1, delta=1e-7, bounds=(-1, 1), classes=(0, 1), random_state=seed, check=0
+        )
+        right.append(np.mean(model.fit(X, y).predict(X) == y))
+    assert "shrunk to l2 norm" in str(model.privacy_statement_)
+    assert np.mean(right) > 0.9
+
+
+def test_rows_of_two_classes_are_shorter_the_fewer_records_there_are():
+    settings = {"epsilon": 1.0, "delta": 1e-8, "bounds": (-1, 1)}
+    mu = gaussian_mu(1.0, 1e-8)
+
+    def stretch(records, model=dp.PrivateLogisticRegression, **more):
+        more = more or {"classes": (0, 1)}
+        return model(**settings, **more).plan(round(records * 10 / mu), 10).solver.stretch
+
+    assert [stretch(each) for each in (20, 59, 600, 6000)] == pytest.approx([0.6, 0.6, 1.0, 1.0], rel=1e-3)
+    assert stretch(190) == pytest.approx(math.sqrt(0.6), rel=1e-2)
+    assert stretch(20, classes=(0, 1, 2)) == 1.0
+    assert stretch(20, dp.PrivateLinearRegression, y_bounds=(0, 1)) == 1.0
+
+
+@pytest.mark.parametrize(("noise", "found"), [(1e-9, 2.0), (0.3, 1.5), (1e9, 1.0)])
+def test_the_length_of_rows_is_the_released_one_unless_that_is_noise(noise, found):
+    assert _mean_square(1.0, 2.0, noise) == pytest.approx(found)
+
+
+def test_a_hidden_length_of_rows_is_not_taken_for_a_large_one():
+    """The noise on the length is 1.6 times the length; twice the noise was the least that it counted as."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (1000, 4))
+    lengths = []
+    for seed in range(8):
+        model = dp.PrivateLinearRegression(
+            epsilon=0.35, delta=1e-6, bounds=(-1, 1), y_bounds=(-1, 1), random_state=seed, standardize=True
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            lengths.append(model.fit(X, X[:, 0]).release_.region.length)
+    assert np.mean(lengths) == pytest.approx(1.5 * 2, rel=0.25)  # (1 + 1/sqrt(d)) sqrt(d)
 
 
 @pytest.mark.parametrize("epsilon", [0.05, 1.0])

@@ -13,7 +13,16 @@ from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 import numpy as np
 
-from dpcvx.accounting import REPLACE_ONE, Accountant, Budget, Following, Neighbours, Tight, default_delta
+from dpcvx.accounting import (
+    REPLACE_ONE,
+    Accountant,
+    Budget,
+    Following,
+    Neighbours,
+    Tight,
+    default_delta,
+    gaussian_mu,
+)
 from dpcvx.arrays import Vector
 from dpcvx.data import Dataset
 from dpcvx.data.columns import Columns
@@ -72,6 +81,8 @@ PHASES: tuple[float, ...] = default("estimators.planning.PHASES")
 CLASSIFIER_INTERCEPT: float = default("estimators.planning.CLASSIFIER_INTERCEPT")
 INTERCEPT_BESIDE_UNIT_ROWS: float = default("estimators.planning.INTERCEPT_BESIDE_UNIT_ROWS")
 CLASS_ROWS: tuple[float, float] = default("estimators.planning.CLASS_ROWS")
+STRETCH: tuple[float, float, float] = default("estimators.planning.STRETCH")
+CLASS_INTERCEPT: float = default("estimators.planning.CLASS_INTERCEPT")
 
 # in the note of a plan whose standard errors noise will hide
 SAY_NOTHING = "standard errors will probably say nothing"
@@ -203,7 +214,7 @@ class Planning(Parameters):
             pooled = pooled_stages(n, maps, dataset, budget)
         standardize = standardize and not pooled
         if not (standardize or dataset.table.sparse or stated.data_norm):
-            problem, intercept = self._with_short_rows(problem, intercept)
+            problem, intercept = self._with_short_rows(problem, intercept, budget)
         # How full compressed rows are is private; their time and memory are told for usual ones.
         density = min(1.0, USUAL_CELLS / problem.d) if dataset.table.sparse else 1.0
         redundant = _redundant(columns, intercept)
@@ -212,6 +223,8 @@ class Planning(Parameters):
         )
         if standardize:
             coordinates = self._coordinates(columns, n, budget)
+            if _has_two_classes(problem, budget):
+                coordinates = dataclasses.replace(coordinates, stretch=_stretch(n, budget, plain.d))
             if plain.is_round and not (self.uncertainty or coordinates.basis or private_columns(*fit)):
                 score, used = public_score(self.public, dataset, columns, target)
                 coordinates = dataclasses.replace(coordinates, score=score)
@@ -352,18 +365,21 @@ class Planning(Parameters):
         ball = problem.is_round or (few and isinstance(problem.domain, HasL1Radius))
         return ball and problem.loss.affine and not self.uncertainty
 
-    def _with_short_rows(self, problem: Problem, intercept: float) -> tuple[Problem, float]:
-        """Return the problem of several classes whose rows are shrunk to a usual norm, and its intercept.
+    def _with_short_rows(self, problem: Problem, intercept: float, budget: Budget) -> tuple[Problem, float]:
+        """Return the problem of classes whose rows are shrunk to a usual norm, and its intercept.
 
         The noise is in proportion to that norm, and usual rows are much shorter than the longest ones that
         bounds allow. If all rows are longer than the norm, signal and noise shrink together. The constant
         feature is not shrunk.
         """
-        if not (self._is_free and problem.is_round and problem.loss.joint) or self.uncertainty:
+        two = _has_two_classes(problem, budget)
+        classes = self._is_free and problem.is_round and (two or problem.loss.joint)
+        if not classes or self.uncertainty:
             return problem, intercept
-        intercept = min(intercept, CLASS_ROWS[1])
+        intercept = min(intercept, CLASS_INTERCEPT)
         rows = math.sqrt(max(problem.row_norm**2 - INTERCEPT**2 * (intercept > 0), 0.0))
-        norm = math.nextafter(math.hypot(CLASS_ROWS[0] * rows, intercept), math.inf)
+        share = CLASS_ROWS[0] if two else CLASS_ROWS[1]
+        norm = math.nextafter(math.hypot(share * rows, intercept), math.inf)
         bounds = dataclasses.replace(problem.bounds, x_2=norm)
         return dataclasses.replace(problem, bounds=bounds), intercept
 
@@ -546,6 +562,18 @@ class Planning(Parameters):
             raise WrongType(f"solver must be a name or a Solver object, got {self.solver!r}.")
         solver: Any = self.solver
         return (solver if n_iter is None else dataclasses.replace(solver, n_iter=n_iter),)
+
+
+def _stretch(n: int, budget: Budget, features: int) -> float:
+    """Return the length of standardised rows of two classes, over their released length.
+
+    Shorter rows need less noise, and a row that is shrunk keeps its direction. With many records, where there
+    is little noise, rows keep their length as well.
+    """
+    least, few, many = STRETCH
+    records = n * gaussian_mu(budget.epsilon, budget.delta) / budget.neighbours.rows / features
+    power = math.log(1 / least) / math.log(many / few)
+    return min(max(least * (records / few) ** power, least), 1.0)
 
 
 def _can_scale(problem: Problem, budget: Budget) -> bool:

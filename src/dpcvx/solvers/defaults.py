@@ -159,6 +159,9 @@ _LISTED = (
             "benchmarks/accuracy.py", predicts=False),
     Default("solvers.standardised.LENGTH_SHARE", 0.01,
             "of mu^2 for the length of rows, which is one number", "benchmarks/accuracy.py", predicts=False),
+    Default("solvers.standardised.LENGTH_SPREAD", 0.3,
+            "usual difference between the mean square length of rows and the one that released moments "
+            "predict, over the latter", "benchmarks/labels.py", predicts=False),
     Default("solvers.standardised.REACH", 3.0,
             "cells further from their mean are clipped, in standard deviations: rare levels and tails would"
             " make all rows long", "benchmarks/accuracy.py", predicts=False),
@@ -497,9 +500,15 @@ _LISTED = (
     Default("estimators.planning.INTERCEPT", 1.0,
             "value of the constant feature beside features in [-1, 1]",
             "not measured: the unit of the features", predicts=False),
-    Default("estimators.planning.CLASS_ROWS", (0.3, 0.3),
-            "of several classes, where columns are not standardised: norm of rows over that of their bounds, "
-            "and value of the constant feature", "benchmarks/classes.py", predicts=False),
+    Default("estimators.planning.CLASS_ROWS", (0.65, 0.3),
+            "of two and of several classes, where columns are not standardised: norm of rows over that of "
+            "their bounds", "benchmarks/labels.py", predicts=False),
+    Default("estimators.planning.STRETCH", (0.6, 60.0, 600.0),
+            "of two classes whose columns are standardised: rows are shrunk to 0.6 of their usual length if "
+            "n mu is below 60 for each feature, and to the whole of it above 600",
+            "benchmarks/labels.py", predicts=False),
+    Default("estimators.planning.CLASS_INTERCEPT", 0.3,
+            "value of the constant feature beside such rows", "benchmarks/labels.py", predicts=False),
     Default("estimators.planning.INTERCEPT_BESIDE_UNIT_ROWS", 0.5,
             "beside rows of norm 1 a constant feature of 1 adds 41 % to the norm and so to the noise, one "
             "of 0.5 adds 12 %", "benchmarks/accuracy.py", predicts=False),

@@ -38,6 +38,8 @@ __all__ = ["Standardised", "doubtful_columns"]
 
 FEATURE_SHARE: float = default("solvers.standardised.FEATURE_SHARE")
 LENGTH_SHARE: float = default("solvers.standardised.LENGTH_SHARE")
+LENGTH_SPREAD: float = default("solvers.standardised.LENGTH_SPREAD")
+LEAST_LENGTH = 0.25  # least mean square of rows, over the one that released moments predict
 REACH: float = default("solvers.standardised.REACH")
 INTERCEPT: float = default("solvers.standardised.INTERCEPT")
 SCORE_SQUARE: float = default("solvers.standardised.SCORE_SQUARE")
@@ -64,8 +66,9 @@ class Standardised(ScaledFit):
     Algorithm: three questions release the mean m of every feature, the mean square s^2 about it, and the root
     mean square length r of the rows (x - m)/s with cells clipped to [-3, 3]. Rows are shrunk to length
     r (1 + 1/sqrt(d)), which few of d independent columns exceed, and scaled to norm 1 together with an
-    intercept. The set holds the coefficients of these rows. New rows are mapped in the same way: the region
-    is released with the parameter (`Region`).
+    intercept. With little noise r is the released length; otherwise it is mostly the length that the mean
+    squares of the cells predict, which is post-processing. The set holds the coefficients of these rows. New
+    rows are mapped in the same way: the region is released with the parameter (`Region`).
 
     Means of the features of levels are shares m_j. Their mean squares m_j (1 - m_j) follow from them and are
     not asked. A column of many levels is scaled down, so that it is not longer than a few numbers. A cell
@@ -493,8 +496,15 @@ class Standardised(ScaledFit):
         else:
             ask.remap(cells, units.center, units.scale)
         most = float(d) if bounds.x_2 is None else bounds.x_2**2
-        mean_square = min(more * max(ask.length(), 2 * lengths.noise), most)
+        mean_square, noise = more * ask.length(), more * lengths.noise
         numbers = of_levels == 0
+        if basis is None and score is None:
+            of_shares = np.maximum(shares * (1 - self.intercept * shares), share_noise / 4)
+            usual = known * np.where(numbers, np.maximum(measured, least / 8), of_shares) / s**2
+            mean_square = _mean_square(float(usual.sum()) / largest**2, mean_square, noise)
+        else:
+            mean_square = max(mean_square, 2 * noise)
+        mean_square = min(mean_square, most)
         hidden = numbers.any() and bool((measured < least)[numbers].all())
         # Levels are not hidden, and most regressions that have some were useful without the numbers.
         if caution is None and hidden and (numbers.all() or not problem.loss.unit_free):
@@ -576,6 +586,18 @@ def doubtful_columns(
     at_end = hidden & (means > np.maximum(1 - mean_noise, 2 * mean_noise))
     flat = hidden & ~at_end & (square_noise < HIDDEN_NOISE)
     return tuple(np.flatnonzero(flat).tolist()), tuple(np.flatnonzero(at_end).tolist())
+
+
+def _mean_square(expected: float, measured: float, noise: float) -> float:
+    """Return the mean square length of rows, by the released one and by what released moments predict.
+
+    It is the mean of the two, weighted by their precisions. The error of the prediction is about
+    `LENGTH_SPREAD` of it: clipped cells shorten rows, and noise changes the scale of columns. `noise`:
+    standard deviation of that on the released one.
+    """
+    variance = (LENGTH_SPREAD * expected) ** 2
+    found = (measured * variance + expected * noise**2) / (variance + noise**2)
+    return max(found, LEAST_LENGTH * expected)
 
 
 def _has_two_labels(problem: Problem) -> bool:
