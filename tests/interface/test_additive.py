@@ -153,8 +153,11 @@ def test_files_and_exports_predict_the_same_bits(model, tmp_path):
     assert "knots at the released mean" in str(model.privacy_statement_)
 
 
-def test_a_column_of_two_values_has_no_shape():
-    coded = TABLE.assign(sex=(TABLE["sex"] == "f").astype(float))
+@pytest.mark.parametrize("share", [0.5, 0.8, 0.1])
+def test_a_column_of_two_values_has_no_shape(share):
+    """Only shares between 0.485 and 0.515 were recognised, because squares above 1 are clipped."""
+    cells = np.random.default_rng(3).uniform(size=N) < share
+    coded = TABLE.assign(sex=np.where(np.arange(N) % 20, cells, np.nan).astype(float))  # 5 % are missing
     facts = {"bounds": {**KNOWN["bounds"], "sex": (0, 1)}, "categories": None, "interactions": "none"}
     found = regressor(**facts).fit(coded, TARGET)
     assert len(found.shapes_["sex"].at) == 2
@@ -162,6 +165,14 @@ def test_a_column_of_two_values_has_no_shape():
     places = [k for k, name in enumerate(found.coef_names_) if name.startswith("sex[")]
     assert found.formula_.row_map.region.basis.flat == (2,)
     assert not found.to_sklearn()["features"].transform(coded)[:, places].any()
+
+
+@pytest.mark.parametrize(("a", "b"), [(1, 1), (0.3, 1.2), (0.2, 0.2)])
+def test_a_column_of_shares_has_a_shape(a, b):
+    shares = TABLE.assign(sex=np.random.default_rng(3).beta(a, b, size=N))
+    facts = {"bounds": {**KNOWN["bounds"], "sex": (0, 1)}, "categories": None, "interactions": "none"}
+    found = regressor(**facts).fit(shares, TARGET)
+    assert found.formula_.row_map.region.basis.flat == ()
 
 
 @pytest.mark.parametrize("knots", ["auto", 0])

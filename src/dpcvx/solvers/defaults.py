@@ -175,8 +175,9 @@ _LISTED = (
             "most coefficients of that score, as a vector: more would be for columns that nearly cancel",
             "benchmarks/public_rows.py", predicts=False),
     Default("solvers.standardised.TWO_VALUED", 0.97,
-            "mean square about the middle of the bounds, over the largest, from which a number counts as "
-            "one of two values and has no shape in an additive model", "benchmarks/additive.py",
+            "mean square of a number about its mean, over that of cells at the two ends of the bounds with "
+            "the same mean, from which it counts as one of two values and has no shape in an additive model",
+            "benchmarks/additive.py",
             predicts=False),
     Default("solvers.standardised.COLUMN_STRETCH", 4.0,
             "columns are selected by products of cells, in units of three standard deviations, times this "

@@ -96,7 +96,7 @@ class Standardised(ScaledFit):
     With a basis the standardised cells become its features, row by row and with public numbers, before their
     length is released; the fit is one of these features, and its answer stays in their units (`Region` maps
     new rows). Means and deviations of the cells place the knots, so a basis costs no question of its own. A
-    column whose released mean square says that its cells are at the two ends of their bounds has no ramps.
+    column whose released mean square is that of cells at the two ends of their bounds has no ramps.
     With few records no column has any if the target's tail, which is released with its scale, is long or
     hidden by noise: all ramps are 0, and residuals are clipped as those of straight lines are.
 
@@ -482,10 +482,9 @@ class Standardised(ScaledFit):
         largest, bounds = self._mapped(problem)
         basis, features = None, None
         if self.basis is not None:
-            # Cells are in [-x_inf, x_inf]: a mean square about 0 of x_inf^2 leaves them at the two ends.
-            squared = (m**2 + s**2) / problem.bounds.x_inf**2
-            lines = self.straight and units.tail
-            flat = tuple(j for j in self.basis.numbers if lines or squared[j] >= TWO_VALUED)
+            x_inf, lines = problem.bounds.x_inf, self.straight and units.tail
+            of_two = TWO_VALUED * x_inf**2 * square_of_two(m / x_inf)
+            flat = tuple(j for j in self.basis.numbers if lines or measured[j] >= of_two[j])
             basis = replace(self.basis, reach=self.reach, flat=flat)
         score = self._public_score(s) if self.score else None
         spread = self.reach * s if basis is None and score is None else s
@@ -566,6 +565,15 @@ class Standardised(ScaledFit):
             solver = solver.with_squares(np.append(unit**2 * usual, [0.0] * self.intercept))
         start = start_at(units, INTERCEPT * self.intercept, inner.d)
         return self._run_fit(plan, ask, solver, present, back, units, start)
+
+
+def square_of_two(means: Vector) -> Vector:
+    """Return the mean square about m of cells that are -1 or 1 and have mean m, as `NoisyMoments` clips it.
+
+    (1 - |m|)(1 - m^2/2): the rarer value is 1 + |m| from m, and its square counts as 1.
+    """
+    away = np.abs(means)
+    return (1 - away) * (1 - away**2 / 2)
 
 
 def doubtful_columns(
