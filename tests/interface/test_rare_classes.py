@@ -125,16 +125,41 @@ class Answer:
 @pytest.mark.parametrize(("share", "labelled"), [(0.5, 1.0), (0.07, 1.0), (0.07, 0.4), (0.9, 1.0)])
 def test_log_odds_of_many_records(share, labelled):
     stage = label_stage(10**6, Budget(1.0, 1e-8))
-    found = measure_log_odds(stage, Answer(labelled * (2 * share - 1), labelled))
+    found = measure_log_odds(stage, Answer(labelled * (2 * share - 1), labelled)).log_odds
     assert found == pytest.approx(np.log(share / (1 - share)), abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("share", "rarer"), [(0.0, "second"), (1.0, "first"), (0.019, "second"), (0.04, None)]
+)
+@pytest.mark.parametrize("labelled", [1.0, 0.5])
+def test_a_class_whose_share_is_within_twice_its_noise_may_be_empty(share, rarer, labelled):
+    stage = label_stage(2438, Budget(1.0, 1e-7))
+    assert 0.015 < stage.mechanism.noise < 0.025  # of a mean in (-1, 1): about 0.01 of a share
+    found = measure_log_odds(stage, Answer(labelled * (2 * share - 1), labelled)).caution
+    assert (
+        found is None
+        if rarer is None and labelled == 1
+        else f"nobody is in the {rarer or 'second'} class" in found
+    )
+
+
+@pytest.mark.parametrize("label", [0, 1])
+@pytest.mark.parametrize("estimator", [dp.PrivateLogisticRegression, dp.PrivateAdditiveClassifier])
+def test_a_fit_to_one_class_says_that_nobody_may_be_in_the_other(label, estimator):
+    X = rare(3000)[0]
+    given = {"epsilon": 1.0, "bounds": (-4, 4), "classes": ("no", "yes"), "random_state": 0}
+    rarer = "first" if label else "second"
+    with pytest.warns(dp.UselessModelWarning, match=f"nobody is in the {rarer} class"):
+        estimator(**given).fit(X, np.full(3000, given["classes"][label]))
 
 
 def test_log_odds_of_few_records_are_near_0_and_finite_whatever_the_noise():
     stage = label_stage(50, Budget(0.1, 1e-6))
     assert stage.mechanism.noise > 1
-    assert abs(measure_log_odds(stage, Answer(-0.9, 1.0))) < 1
+    assert abs(measure_log_odds(stage, Answer(-0.9, 1.0)).log_odds) < 1
     for answer in (-1e9, 1e9):
-        assert np.isfinite(measure_log_odds(stage, Answer(answer, -answer)))
+        assert np.isfinite(measure_log_odds(stage, Answer(answer, -answer)).log_odds)
 
 
 @pytest.mark.parametrize(("n", "share"), [(10**5, 0.03), (300, 0.2)])

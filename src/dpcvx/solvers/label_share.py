@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,25 @@ from dpcvx.mechanisms import NoisyTarget
 from dpcvx.plans import Asking, Stage
 from dpcvx.solvers.defaults import default
 
-__all__ = ["label_stage", "measure_log_odds"]
+__all__ = ["LabelShare", "label_stage", "measure_log_odds"]
 
 SHARES: tuple[float, float] = default("solvers.label_share.SHARES")
 SHARE_SCALE: float = default("solvers.label_share.SHARE_SCALE")
 DEVIATION: float = default("solvers.label_share.DEVIATION")
 LARGEST = 6.0  # log-odds of a class with 1 record in 400
+FAINT_CLASS = (
+    "Perhaps nobody is in the {rarer} class: its released share is within twice its noise (standard "
+    "deviation {noise:.2g}), and coefficients may be noise alone. Use more records or a larger epsilon, and "
+    "see that labels are spelt and coded as in the data. The budget of this fit is spent."
+)
+
+
+@dataclass(frozen=True)
+class LabelShare:
+    """The share of the second of two classes, by released numbers."""
+
+    log_odds: float  # of the second class: the posterior mean
+    caution: str | None  # where nobody may be in one of the classes
 
 
 def label_stage(n: int, budget: Budget) -> Stage:
@@ -28,7 +42,7 @@ def label_stage(n: int, budget: Budget) -> Stage:
     return Stage(NoisyTarget(n, 1 / (mu * math.sqrt(share)), budget.neighbours), 1)
 
 
-def measure_log_odds(stage: Stage, ask: Asking) -> float:
+def measure_log_odds(stage: Stage, ask: Asking) -> LabelShare:
     """Ask for the share p of the second class; return the posterior mean of b = log(p/(1 - p)).
 
     The mean of the labels is tanh(b/2). A record without a label counts as 0 in mean and mean square, so that
@@ -42,4 +56,8 @@ def measure_log_odds(stage: Stage, ask: Asking) -> float:
     b = np.linspace(-LARGEST, LARGEST, 481)
     fit = ((np.tanh(b / 2) - mean / labelled) * labelled / mechanism.noise) ** 2 + (b / DEVIATION) ** 2
     weights = np.exp((fit.min() - fit) / 2)
-    return float(weights @ b / weights.sum())
+    # The share of the rarer class is (1 - |mean|)/2 of the records with a label, and so is its noise.
+    noise = mechanism.noise / (2 * labelled)
+    faint = (1 - abs(mean) / labelled) / 2 < 2 * noise
+    caution = FAINT_CLASS.format(rarer="second" if mean < 0 else "first", noise=noise) if faint else None
+    return LabelShare(float(weights @ b / weights.sum()), caution)

@@ -697,7 +697,7 @@ class ConstantModel(Solver):
         loss, stage, theta = plan.problem.loss, plan.stages[0], np.zeros(plan.problem.shape)
         caution = None  # only about the mean; an earlier warning has said that this is a constant
         if loss.target == "labels":
-            level = measure_log_odds(stage, ask)
+            level = measure_log_odds(stage, ask).log_odds
         else:
             units = measure_units(stage, plan, ask, RESIDUAL[1], centred=True)[0]
             level = units.level

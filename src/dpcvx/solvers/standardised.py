@@ -435,9 +435,10 @@ class Standardised(ScaledFit):
         if not self._targets(plan.problem):
             return self.solver, TargetUnits(), None, None
         if not loss.unit_free:
-            log_odds = measure_log_odds(plan.stages[0], ask)
-            units = TargetUnits(level=log_odds, start=log_odds)
-            return self.solver.with_log_odds(self._fit(plan), log_odds), units, None, None
+            found = measure_log_odds(plan.stages[0], ask)
+            units = TargetUnits(level=found.log_odds, start=found.log_odds)
+            solver = self.solver.with_log_odds(self._fit(plan), found.log_odds)
+            return solver, units, None, found.caution
         shown = enough_shown(self.solver)
         units, present, caution = measure_units(
             plan.stages[0],
