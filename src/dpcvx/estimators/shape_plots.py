@@ -14,6 +14,10 @@ __all__ = ["draw_shapes"]
 
 LINE, BAND = "#0b6e75", "#7fb7bb"
 PER_ROW, NORMAL = 3, 1.96
+MOST_BAND = 2.0  # ends of a panel, over the largest contribution: one rare level would flatten all others
+UPRIGHT = 10  # levels from which on labels are vertical
+MOST_LABELS = 55  # of levels that fit into a panel
+LABELS_WIDTH = 220  # in points, of labels side by side
 
 
 def draw_shapes(shapes: Shapes) -> Any:
@@ -26,7 +30,9 @@ def draw_shapes(shapes: Shapes) -> Any:
     lines = math.ceil(len(shapes) / columns)
     figure = Figure(figsize=(4.2 * columns, 2.9 * lines), layout="constrained")
     panels = figure.subplots(lines, columns, squeeze=False).ravel()
-    reach = max((float(np.abs(_ends(shape)).max()) for shape in shapes.values()), default=0.0) or 1.0
+    values = max((float(np.abs(shape.values).max()) for shape in shapes.values()), default=0.0) or 1.0
+    ends = max((float(np.abs(_ends(shape)).max()) for shape in shapes.values()), default=1.0)
+    reach = min(ends, MOST_BAND * values) or 1.0
     for axes, shape in zip(panels, shapes.values(), strict=False):
         _draw(axes, shape)
         axes.set_ylim(-1.08 * reach, 1.08 * reach)  # one scale, so that columns compare
@@ -36,6 +42,8 @@ def draw_shapes(shapes: Shapes) -> Any:
     for axes in panels[len(shapes) :]:
         axes.set_visible(False)
     figure.supylabel("contribution to the score", fontsize=10)
+    if ends > reach:
+        figure.supxlabel("Intervals that reach the edge of a panel end beyond it.", fontsize=9)
     return figure
 
 
@@ -73,4 +81,14 @@ def _draw(axes: Any, shape: Shape) -> None:
         axes.bar(places + 0.8 * k / values.shape[1], part, width=0.8 / values.shape[1], color=LINE)
     if known:
         axes.errorbar(places, shape.debiased, NORMAL * np.asarray(shape.std), fmt="none", ecolor="#33414e")
-    axes.set_xticks(places, [str(level) for level in shape.at], rotation=30, ha="right", fontsize=8)
+    _name_levels(axes, [str(level) for level in shape.at])
+
+
+def _name_levels(axes: Any, names: list[str]) -> None:
+    """Write the names of levels below their bars, vertically from `UPRIGHT` on, and at most `MOST_LABELS`."""
+    if len(names) < UPRIGHT:
+        axes.set_xticks(range(len(names)), names, rotation=30, ha="right", fontsize=8)
+        return
+    step = math.ceil(len(names) / MOST_LABELS)
+    size = min(8.0, LABELS_WIDTH * step / len(names))
+    axes.set_xticks(range(0, len(names), step), names[::step], rotation=90, fontsize=size)
