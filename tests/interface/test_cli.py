@@ -972,6 +972,8 @@ def test_predictions_do_not_overwrite_the_model_or_the_data(folder, run):
         ),
         ('leave the choice to solver="auto".', "leave the choice to --solver auto."),
         ("or give uncertainty=0, which leaves", "or give --uncertainty 0, which leaves"),
+        ("too. uncertainty=0 leaves the budget", "too. --uncertainty 0 leaves the budget"),
+        ("below 0.05 of 244 records; check=0.08 would do", "records; --check 0.08 would do"),
         ("PrivateLasso needs y_bounds=(low, high).", "--model lasso needs [target] bounds = [low, high]."),
         ('bounds="private" needs dense records.', 'default = "private" needs dense records.'),
         ("give fit_intercept=False or check=..., please", "give --no-fit-intercept or --check, please"),
@@ -1092,6 +1094,14 @@ def test_show_prints_the_table_that_fit_ended_with(folder, run):
     assert "uncertainty" in err
     assert run("show model.json --t-test age --wald-test age")[0] == 2
     assert run("show nothing.json")[0] == 3
+
+
+def test_all_parts_of_a_plan_name_options(run):
+    code, out, _ = run("plan --n 244 --features 5 --model linear --epsilon 4 --uncertainty 0.2")
+    assert code == 0
+    assert out.count("--check 0.0") == out.count("--uncertainty 0 leaves") == 2  # in the note and in words
+    assert "check=" not in out
+    assert "uncertainty=" not in out
 
 
 @pytest.mark.long

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import dpcvx as dp
@@ -86,3 +87,21 @@ def test_units_whose_squares_are_no_numbers_are_refused_before_the_charge(accoun
     with pytest.raises(dp.errors.WrongValue, match="too large or too small for a number in these units"):
         model.fit(X, np.full(30, high / 2))
     assert account.history() == ()
+
+
+@pytest.mark.parametrize("target", [None, "income"])
+def test_a_name_in_place_of_the_target_is_refused_with_the_ways_to_name_it(target, tmp_path):
+    """The message was that of an array of no dimensions: "got one with shape n"."""
+    table = pd.DataFrame({"age": [30.0, 40.0], "income": [1.0, 2.0]})
+    columns = {"age": dp.NumberColumn((18, 90)), "income": dp.NumberColumn((0, 9))}
+    given = (
+        {"schema": dp.TableSchema(columns, target=target)}
+        if target
+        else {"bounds": (0, 90), "y_bounds": (0, 9)}
+    )
+    ledger = dp.Ledger(tmp_path / "people.db")
+    account = ledger.create("people", epsilon=1, delta=1e-5)
+    model = dp.PrivateLinearRegression(epsilon=1.0, delta=1e-5, ledger=ledger, account="people", **given)
+    with pytest.raises(ValueError, match="y must be the target of each row, not a name"):
+        model.fit(table, "income")
+    assert not account.history()

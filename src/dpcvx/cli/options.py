@@ -97,13 +97,13 @@ IN_FILE = {
     "categories": "[categories]",
     "groups": "[groups]",
 }
-PHRASES = {
+NOTES = {"check=": "--check ", "uncertainty=": "--uncertainty "}  # parameters that notes of plans name
+PHRASES = NOTES | {
     " or None": "",
     "None or a ": "a ",
     "--check ...": "--check",
     " or a Solver object": "",
     "True or False": "true or false",
-    "give uncertainty=0": "give --uncertainty 0",
 }  # of Python alone
 OWN_FORM = ("ledger",)  # the command line has a default of its own
 WORDS = {"true": True, "false": False}
@@ -220,8 +220,11 @@ def in_options(message: str) -> str:
 
 
 def show_plan(plan: Any) -> str:
-    """Return a plan for people; its notes on the check of the data and standard errors name options."""
-    return str(plan).replace("check=", "--check ").replace("uncertainty=0", "--uncertainty 0")
+    """Return a plan, or a paragraph about one, for people; its notes name options."""
+    shown = str(plan)
+    for python, option in NOTES.items():
+        shown = shown.replace(python, option)
+    return shown
 
 
 def _assigned(word: str, found: re.Match[str], *, switch: bool) -> str:

@@ -97,6 +97,11 @@ def check_target(model: Any, X: Any, y: Any) -> None:
     own = getattr(getattr(X, "table", None), "schema", None)  # of a dataset
     schema = own or getattr(model, "schema", None)
     check_schema(schema)
+    if isinstance(y, str) and (schema is None or schema.target is not None):
+        raise WrongValue(
+            "y must be the target of each row, not a name. Give the column, as in fit(X, table[name]), and "
+            "leave it out of X; or name it in a schema, TableSchema(..., target=name), and give no y."
+        )
     if schema is None:
         return
     if y is None and not hasattr(type(model), "classes"):
