@@ -1096,6 +1096,18 @@ def test_show_prints_the_table_that_fit_ended_with(folder, run):
     assert run("show nothing.json")[0] == 3
 
 
+@pytest.mark.parametrize("quiet", ["", " --quiet"])
+def test_a_fit_says_last_which_columns_are_in_doubt_or_not_in_the_table(quiet, folder, run):
+    """Doubts were only in the statement, and a misspelt column was not named with --quiet."""
+    wrong = REGRESSION.replace("age = [17, 90]", "age = [0, 1]\nhight = [0, 3]")
+    assert wrong != REGRESSION
+    (folder / "wrong.toml").write_text(wrong)
+    code, _, err = run(FIT.replace("bounds.toml", "wrong.toml") + " --check 0 --seed 3 --epsilon 8" + quiet)
+    assert code == 0
+    assert "no such column: hight." in err
+    assert "The released mean of age is within its noise of the upper bound" in err
+
+
 def test_all_parts_of_a_plan_name_options(run):
     code, out, _ = run("plan --n 244 --features 5 --model linear --epsilon 4 --uncertainty 0.2")
     assert code == 0

@@ -233,10 +233,14 @@ def fit(
         typer.echo(
             f"{show_plan(estimator.plan_)}\n\n{statement}\n\n{estimator.summary()}\n\nModel written to {out}"
         )
-    if unused and not quiet:
+    if unused:  # a misspelt name, as a rule
         typer.echo(f"dpcvx: not used, since the table has no such column: {', '.join(unused)}.", err=True)
     if check is not None and check.findings:  # paid for, and a sign that the model is wrong
         typer.echo(f"dpcvx: {check.warning}" + ("" if quiet else f"\n{check}"), err=True)
+    from dpcvx.plans.statement import doubts_about_data
+
+    for doubt in doubts_about_data(statement.bounds):
+        typer.echo(f"dpcvx: {doubt}", err=True)
 
 
 def _check_checkpoint(path: Path, *, resume: bool) -> None:

@@ -57,7 +57,7 @@ from dpcvx.estimators.refusals import check_parameters, check_target, check_unit
 from dpcvx.noise import Generator, generator_of
 from dpcvx.planning.outlook import warn_if_useless
 from dpcvx.plans import Answers, Checkpoint, Plan, Release, execute
-from dpcvx.plans.statement import PrivacyStatement, doubts_about_columns, doubts_about_units
+from dpcvx.plans.statement import PrivacyStatement, doubts_about_data
 
 __all__ = ["LinearModel", "check_records", "declare_fit", "fit_silently"]
 
@@ -149,8 +149,7 @@ class LinearModel(Forecasts, Intervals, BaseEstimator):  # type: ignore[misc]
             warnings.warn(
                 f"{found} print(model.check_) shows all counts.", UnrecognisedDataWarning, stacklevel=2
             )
-        of_columns = self.privacy_statement_.bounds
-        for found in (*doubts_about_columns(of_columns), *doubts_about_units(of_columns)):
+        for found in doubts_about_data(self.privacy_statement_.bounds):
             warnings.warn(found, UnrecognisedDataWarning, stacklevel=2)
         if _is_validated():
             self._leak_warned = True  # score would say the same

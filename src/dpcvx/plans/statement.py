@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dpcvx.ledger import Receipt
     from dpcvx.plans.price import Price
 
-__all__ = ["PrivacyStatement", "doubts_about_columns", "doubts_about_levels", "doubts_about_units"]
+__all__ = ["PrivacyStatement", "doubts_about_columns", "doubts_about_data", "doubts_about_levels"]
 
 UNIT = "one row is one person"
 FROM_Y = "taken from y and declared public"
@@ -329,8 +329,13 @@ def _bound_rows(bounds: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Lines about bounds: names and values, and what released shares say, in words."""
     plain = {name: value for name, value in bounds.items() if name not in _SHARES}
     rows = [(name.replace("_", " "), _words(value)) for name, value in plain.items()]
-    found = [*doubts_about_columns(bounds), *doubts_about_units(bounds), *doubts_about_levels(bounds)]
+    found = [*doubts_about_data(bounds), *doubts_about_levels(bounds)]
     return [*rows, *(("doubts", sentence) for sentence in found)]
+
+
+def doubts_about_data(bounds: Mapping[str, Any]) -> list[str]:
+    """Return what a fit warns of besides its check: columns that may be empty or in another unit."""
+    return [*doubts_about_columns(bounds), *doubts_about_units(bounds)]
 
 
 def doubts_about_columns(bounds: Mapping[str, Any]) -> list[str]:
