@@ -333,8 +333,9 @@ _LISTED = (
             "of the Hessian's share, for R² or pseudo-R²: three sums, whose noise does not grow with the "
             "number of features", "benchmarks/interval_coverage.py", predicts=False),
     Default("solvers.one_step.WIDE", (6.0, 1.0),
-            "reach of cells and stretch of rows for linear and logistic models: clipped cells bias them; "
-            "gradients of longer rows are clipped, which causes little bias",
+            "reach of cells for linear, logistic, count, amount and share models, and stretch of rows for "
+            "the first two: clipped cells bias them; gradients of longer rows are clipped, which causes "
+            "little bias",
             "benchmarks/intervals.py", predicts=False),
     Default("solvers.one_step.FARTHEST", 16.0,
             "largest reach of cells where records are many: clipped cells bias coefficients of skewed "
