@@ -51,11 +51,14 @@ class BudgetExceeded(DpcvxError):  # noqa: N818 - the name says what happened
     def __str__(self) -> str:
         needs = f"epsilon {self.requested:g} was requested but only {self.remaining:g} is left. "
         if self.delta is not None:
-            needs = (
-                f"This release needs epsilon {self.requested:g} at the account's delta, {self.delta:g}, "
-                f"but only {self.remaining:g} is left. A release of another delta is converted to that one, "
-                "which changes its epsilon. "
-            )
+            needs = f"This release needs epsilon {self.requested:g} at the account's delta, {self.delta:g}"
+            if self.requested <= self.remaining:
+                needs += f". One more Gaussian release could have {self.remaining:g}. "
+            else:
+                needs += (
+                    f", but only {self.remaining:g} is left. A release of another delta is converted to that "
+                    "one, which changes its epsilon. "
+                )
         return needs + (f"{self.reason} " if self.reason else "") + "Ask for less, or talk to the data owner."
 
 

@@ -126,6 +126,20 @@ def test_nothing_is_written_when_the_budget_is_exceeded(ledger, account):
     assert account.remaining() == 0.0
 
 
+def test_a_refused_score_is_not_said_to_need_less_than_is_left(ledger):
+    """The message was: needs epsilon 0.2, but only 1.04 is left."""
+    account = ledger.create("mixed", epsilon=2.0, delta=1e-6)
+    for _ in range(3):
+        account.charge(Gaussian(4.6), purpose="a fit")
+    left = account.remaining()
+    with pytest.raises(BudgetExceeded) as refused:
+        account.charge(PureDP(0.2), purpose="a score")
+    assert refused.value.requested < left
+    assert "but only" not in str(refused.value)
+    assert f"One more Gaussian release could have {left:g}." in str(refused.value)
+    assert "of this kind, such as a score, costs more" in str(refused.value)
+
+
 def test_the_same_decimal_fraction_fits_as_often_as_it_should(ledger):
     for name, parts in (("tenths", 10), ("thirds", 3), ("sevenths", 7)):
         account = ledger.create(name, epsilon=1.0, delta=1e-6)

@@ -650,7 +650,10 @@ class Account:
         if spending.mode == "whole":
             reason = f"One release has taken the whole of account {self.name!r}."
         elif asked <= left:
-            reason = "Together with what was charged before, this kind of release does not fit."
+            reason = (
+                "A release of this kind, such as a score, costs more beside what was charged before, and "
+                "does not fit."
+            )
         elif planned is not None and planned.delta > cap.delta > 0 and planned.epsilon <= left:
             reason = (
                 f"Its own delta, {planned.delta:g}, is larger. Plan it with that of the account, "
