@@ -7,7 +7,7 @@ import pytest
 
 from dpcvx.accounting import Budget
 from dpcvx.data.files import CsvDialect, FileForm
-from dpcvx.errors import WrongValue
+from dpcvx.errors import Incompatible, WrongValue
 from dpcvx.ledger import Ledger
 from dpcvx.service import start
 from dpcvx.service.start import ServiceSettings
@@ -215,6 +215,68 @@ def test_an_account_that_has_paid_is_told_which_columns_differ(folder, monkeypat
         start.run(settings(folder, spend=0.5))
     assert "the table has 'Age'" in str(refused.value)
     assert len(Ledger(folder / "ledger.db").account("visits").history()) == 1  # not the other half
+
+
+def with_one_more(folder):
+    """Add a patient to the table."""
+    with (folder / "visits.csv").open("a") as file:
+        file.write("\nP400;30;f;70,0")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"spend": 0.5}, r"another number of people \(400, now 401\)\. Nothing"),
+        ({"spend": 0.3}, r"people .* and another budget \(epsilon 2, delta .*, now epsilon 1\.2, delta "),
+        ({"spend": 0.5, "check": 0.0}, "another share of the check of the data"),
+        ({"spend": 0.5, "persons": 401}, "another way of counting persons"),
+    ],
+    ids=["table", "spend", "check", "persons"],
+)
+def test_an_account_with_budget_left_does_not_pay_for_a_second_server_unasked(
+    folder, monkeypatch, capsys, given, words
+):
+    served(monkeypatch, capsys, settings(folder, spend=0.5))
+    with_one_more(folder)
+    with pytest.raises(WrongValue, match=words) as refused:
+        start.run(settings(folder, **given))
+    assert "second server, add --accept-warnings" in str(refused.value)
+    assert len(Ledger(folder / "ledger.db").account("visits").history()) == 1
+
+
+@pytest.mark.long
+def test_a_server_goes_on_where_its_first_start_stopped_before_it_stored_its_split(
+    folder, monkeypatch, capsys
+):
+    """It was charged and its facts were noted; the second start pays nothing."""
+    place = folder / "ledger.db"
+    with monkeypatch.context() as stopped:
+        stopped.setattr("dpcvx.ledger.Account.store", lambda *_: exec("raise KeyboardInterrupt"))
+        with pytest.raises(KeyboardInterrupt):
+            served(stopped, capsys, settings(folder, spend=0.5))
+    served(monkeypatch, capsys, settings(folder, spend=0.5))
+    assert len(Ledger(place).account("visits").history()) == 1
+
+
+@pytest.mark.long
+def test_a_changed_file_is_not_said_to_be_without_effect_where_it_is_measured(folder, monkeypatch, capsys):
+    served(monkeypatch, capsys, settings(folder, spend=0.3))
+    visits = folder / "visits.csv"
+    visits.write_text(visits.read_text().replace("P399;", "P398;"))
+    _, said = served(monkeypatch, capsys, settings(folder, spend=0.3, accept_warnings=True))
+    assert "your data: changed file: about 100%" in said
+    assert "still use" not in said
+    assert len(Ledger(folder / "ledger.db").account("visits").history()) == 2
+
+
+def test_too_many_cells_for_persons_open_no_account(folder):
+    """Its cap could not be changed any more."""
+    many = WITHOUT_BINS.replace("bins = 4", "bins = 5000") + "bins = 9999\n"
+    (folder / "declared.toml").write_text(many)
+    with pytest.raises(Incompatible, match=r"150,030,000 cells.* weight \(10000\), age \(5001\), sex"):
+        start.run(settings(folder))
+    assert not (folder / "ledger.db").exists()
 
 
 @pytest.mark.long

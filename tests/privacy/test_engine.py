@@ -471,7 +471,7 @@ class TestLedger:
     def test_another_plan_is_another_charge(self, place):
         self.start(place)
         with pytest.raises(
-            BudgetExceeded, match=r"another number of records \(8000, now 8001\)\. "
+            BudgetExceeded, match=r"another number of people \(8,000, now 8,001\)\. "
         ) as refused:
             QueryEngine(
                 SCHEMA, table(8001, 0), Budget(4.0, 1e-6), n_queries=50, ledger=place, account="people"

@@ -126,8 +126,8 @@ def _changes(new: PeopleSketch, declared: Declared, old: PeopleSketch, said: Dec
     share = new.share_in(old)
     if share >= SOME:
         return [
-            f"changed file: about {share:.0%} of the {declared.unit}s are those of the last start. Answers "
-            "still use the first measurements, which were made on the earlier file"
+            f"changed file: about {share:.0%} of the {declared.unit}s are those of the last start. "
+            "Measurements of earlier starts were made on the earlier file; a server that goes on uses them"
         ]
     return [
         f"other people: about {share:.0%} of the {declared.unit}s are those of the last start. Give another "

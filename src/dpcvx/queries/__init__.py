@@ -4,10 +4,10 @@ from dpcvx.queries.answer import ARGUMENTS, BRANCHES, INTERVALS, Answer
 from dpcvx.queries.budget_split import CHECK
 from dpcvx.queries.comparison_runs import Asker
 from dpcvx.queries.engine import QueryEngine
-from dpcvx.queries.engine_plan import objection_to_sizes
-from dpcvx.queries.histogram import Counts, Histogram
+from dpcvx.queries.engine_plan import DECLARED, DIFFERENT_IDS, objection_to_sizes, usual_facts
+from dpcvx.queries.histogram import Counts, Histogram, check_units
 from dpcvx.queries.marginals import Measurement, NoisyMarginals
-from dpcvx.queries.payment import different_columns, paid_schemas
+from dpcvx.queries.payment import differences_from_paid
 from dpcvx.queries.query import (
     LONGEST_FORMULA,
     Count,
@@ -28,6 +28,8 @@ __all__ = [
     "ARGUMENTS",
     "BRANCHES",
     "CHECK",
+    "DECLARED",
+    "DIFFERENT_IDS",
     "INTERVALS",
     "LARGEST_RADIUS",
     "LONGEST_FORMULA",
@@ -48,14 +50,15 @@ __all__ = [
     "Regression",
     "Schema",
     "Universe",
+    "check_units",
     "columns_left_out",
-    "different_columns",
+    "differences_from_paid",
     "number_of_units",
     "objection_to_sizes",
-    "paid_schemas",
     "parse_query",
     "query_from_json",
     "statement_path",
+    "usual_facts",
     "words_about_left_out",
     "write_synthetic",
 ]

@@ -37,7 +37,7 @@ from dpcvx.queries.bin_means import with_bin_means
 from dpcvx.queries.budget_split import BIN_MEANS, CHECK, BudgetSplit, choose_method, split_budget
 from dpcvx.queries.comparison_runs import Asker, ComparisonRuns
 from dpcvx.queries.compiled import CompiledQuery, CompiledRegression, Query
-from dpcvx.queries.engine_plan import EXPECTED, EnginePlan, engine_facts
+from dpcvx.queries.engine_plan import DECLARED, DIFFERENT_IDS, EXPECTED, EnginePlan, engine_facts
 from dpcvx.queries.engine_statement import engine_statement
 from dpcvx.queries.error_bars import CONFIDENCE, Bound, PropagatedNoise, at_edge, in_units
 from dpcvx.queries.histogram import Counts, Histogram, check_units
@@ -170,7 +170,7 @@ class QueryEngine:
             budget = replace(budget, unit=units.neighbours.unit, weight=units.neighbours.weight)
         self.schema, self.budget, self._neighbours = schema, budget, budget.neighbours
         self.universe = Universe(schema)
-        check_units(self.universe, units)
+        check_units(self.universe, units is not None)
         self._passes = passes_over(self.universe.shape, backend)
         self.n = number_of_rows(table) if units is None else units.n
         if self.n < 1:
@@ -195,9 +195,8 @@ class QueryEngine:
             accountant=type(self._accountant).__name__,
             check=check,
             bin_means=bin_means,
+            persons=None if units is None else DIFFERENT_IDS if persons is None else DECLARED,
         )
-        if units is not None:
-            facts |= {"unit": budget.unit, "persons": "the different ids" if persons is None else "declared"}
         payment = None if self._account is None else Payment(self._account, facts)
         planned = None if payment is None else payment.paid_split
         self.budget_split: BudgetSplit = planned or split_budget(

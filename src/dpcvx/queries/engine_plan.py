@@ -28,9 +28,10 @@ from dpcvx.queries.sparse_vector import AboveThreshold
 from dpcvx.queries.table_check import counts_of
 from dpcvx.queries.universe import Universe
 
-__all__ = ["EnginePlan", "engine_facts", "objection_to_sizes"]
+__all__ = ["EnginePlan", "engine_facts", "objection_to_sizes", "usual_facts"]
 
 EXPECTED = 5000  # queries, unless an engine is told otherwise
+DIFFERENT_IDS, DECLARED = "the different ids", "declared"  # ways of counting persons
 
 
 def engine_facts(
@@ -43,11 +44,13 @@ def engine_facts(
     accountant: str,
     check: float,
     bin_means: float,
+    persons: str | None,
 ) -> dict[str, Any]:
     """Return the public facts by which an engine is known again.
 
     The usual shares of the check and of bin means are left out, so that engines of earlier versions, which
-    have none, are found.
+    have none, are found. `persons`: how persons are counted, one of `DIFFERENT_IDS` and `DECLARED`; None if
+    rows are the units.
     """
     return {
         **({} if check == CHECK else {"check": float(check)}),
@@ -58,7 +61,26 @@ def engine_facts(
         "budget": [budget.epsilon, budget.delta],
         "method": method,
         "accountant": accountant,
+        **({} if persons is None else {"unit": "person", "persons": persons}),
     }
+
+
+def usual_facts(
+    schema: Schema, n: int, budget: Budget, *, check: float = CHECK, persons: str | None = None
+) -> dict[str, Any]:
+    """Return the facts of an engine whose other settings are the usual ones, as a server's are."""
+    universe = Universe(schema)
+    return engine_facts(
+        universe,
+        n,
+        EXPECTED,
+        budget,
+        method=choose_method(universe, EXPECTED),
+        accountant=Tight.__name__,
+        check=check,
+        bin_means=BIN_MEANS,
+        persons=persons,
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Counts", "Histogram", "check_units"]
 
 SHORT_RUN = 16  # contiguous cells below which a transposed copy is faster
+LISTED = 5  # attributes that a message about too many cells names
 
 
 class Histogram:
@@ -198,7 +199,7 @@ class Counts:
         self.n = cells.shape[-1] if units is None else units.n
         self.weight = 1 if units is None else units.neighbours.weight
         self._passes: Passes = HostPasses(universe.shape) if passes is None else passes
-        check_units(universe, units)
+        check_units(universe, units is not None)
         self._cells = cells if units is None and self.n < universe.n_cells else None
         self._table = None
         if units is not None:
@@ -257,17 +258,26 @@ class Counts:
         return counted.reshape(sizes)
 
 
-def check_units(universe: Universe, units: Units | None) -> None:
+def check_units(universe: Universe, persons: bool) -> None:
     """Refuse persons in a universe without a histogram, from public facts.
 
     A pass would read every row, and the number of rows of persons is private.
     """
-    if units is not None and not universe.listed:
+    if persons and not universe.listed:
+        sizes = {each.name: each.size for each in universe.schema.attributes}
+        largest = sorted(sizes, key=lambda name: -sizes[name])[:LISTED]
         raise Incompatible(
-            f"The schema has {universe.n_cells:,} cells; persons with several rows are served up to "
+            f"The schema has {_short(universe.n_cells)} cells; persons with several rows are served up to "
             f"{LARGEST_UNIVERSE:,}. Beyond, every answer would read all rows, and its time would show how "
-            "many there are, which is private. Leave columns out, join levels or widen bins."
+            "many there are, which is private. Leave columns out, join levels or widen bins: the number of "
+            "cells is the product of all levels and bins, of which most are in "
+            f"{', '.join(f'{name} ({sizes[name]})' for name in largest)}."
         )
+
+
+def _short(number: int) -> str:
+    """Return a number of cells, which may have dozens of digits."""
+    return f"{number:,}" if number < 10**12 else f"about 10^{math.log10(number):.0f}"
 
 
 def unit_weights(units: Units) -> IntVector:

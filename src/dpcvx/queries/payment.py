@@ -16,13 +16,13 @@ from dpcvx.queries.transcript import EngineTranscript, LedgerTranscript
 if TYPE_CHECKING:
     from dpcvx.ledger import Account
 
-__all__ = ["Payment", "different_columns", "paid_schemas"]
+__all__ = ["Payment", "differences_from_paid"]
 
 FACTS = " facts "  # ends the key of the note that holds an engine's facts, after its digest
 USUAL = "the usual"  # value of a fact that is left out
 NAMES = {
     "schema": "schema",
-    "n": "number of records",
+    "n": "number of people",
     "n_queries": "number of expected queries",
     "budget": "budget",
     "method": "method",
@@ -69,7 +69,9 @@ class Payment:
             except DeadKey:
                 pass  # charged, but the process stopped before it noted that: nothing was released yet
             except BudgetExceeded as refused:
-                reason = " ".join(part for part in (refused.reason, self._differences()) if part)
+                words = self.differences()
+                said = f"The account has paid for an engine with another {words}." if words else ""
+                reason = " ".join(part for part in (refused.reason, said) if part)
                 raise BudgetExceeded(refused.requested, refused.remaining, reason, refused.delta) from None
             place = f"{self._digest}{FACTS}"
             if self._account.read_note(place) is None:
@@ -77,30 +79,49 @@ class Payment:
             self._account.store(self._key, split.to_json().encode())
         return LedgerTranscript(self._account, self._digest)
 
-    def _differences(self) -> str:
-        """Say in which public facts this engine differs from those that the account has paid for."""
-        known = _paid_facts(self._account)
-        wanted = json.loads(json.dumps(self._facts))
-        words = []
-        for name in NAMES:
-            value = wanted.get(name, USUAL)
-            if known and all(value != facts.get(name, USUAL) for facts in known):
-                before = known[-1].get(name, USUAL)
-                shown = f" ({before}, now {value})"
-                if name == "schema":
-                    shown = f" ({different_columns(before, value)})"
-                words.append(f"{NAMES[name]}{shown}")
-        return (
-            f"The account has paid for an engine with another {' and another '.join(words)}." if words else ""
-        )
+    def differences(self) -> str:
+        """Say in which public facts this engine differs from every one that the account has paid for.
+
+        Empty if the account has paid for this engine, or for none whose facts are known.
+        """
+        known, wanted = _paid_facts(self._account), json.loads(json.dumps(self._facts))
+        if not known or wanted in known or self.paid_split is not None:
+            return ""
+        changed = [
+            name
+            for name in NAMES
+            if all(wanted.get(name, USUAL) != facts.get(name, USUAL) for facts in known)
+        ]
+        words = [
+            f"{NAMES[name]} ({_change(name, known[-1].get(name, USUAL), wanted.get(name, USUAL))})"
+            for name in changed
+        ]
+        return " and another ".join(words) or "combination of settings"
 
 
-def paid_schemas(account: Account) -> tuple[dict[str, Any], ...]:
-    """Return the schemas, as plain types, of the engines that an account has paid for, oldest first."""
-    return tuple(facts["schema"] for facts in _paid_facts(account))
+def differences_from_paid(account: Account, facts: Mapping[str, Any]) -> str:
+    """Say in what an engine of these facts differs from those that an account has paid for.
+
+    Empty if it continues one of them, or if the account has paid for none.
+    """
+    return Payment(account, facts).differences()
 
 
-def different_columns(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+def _change(name: str, before: Any, now: Any) -> str:
+    """Return a fact of an earlier engine and of this one, as a message shows them."""
+    if name == "schema":
+        return _different_columns(before, now)
+    return f"{_text(name, before)}, now {_text(name, now)}"
+
+
+def _text(name: str, value: Any) -> str:
+    if name == "budget":
+        epsilon, delta = value
+        return f"epsilon {epsilon:g}, delta {delta:.3g}"
+    return f"{value:,}" if name == "n" else str(value)
+
+
+def _different_columns(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """Say in which columns two schemas differ; both are the plain types of `Schema.to_dict`."""
     old, new = ({each["name"]: each for each in schema["attributes"]} for schema in (before, now))
     parts = {

@@ -43,8 +43,9 @@ class Universe:
 
     def __post_init__(self) -> None:
         if max(self.shape) > LARGEST_ATTRIBUTE:
+            name = self.schema.names[self.shape.index(max(self.shape))]
             raise Incompatible(
-                f"An attribute has {max(self.shape):,} cells; at most {LARGEST_ATTRIBUTE:,} are served. Join "
+                f"{name!r} has {max(self.shape):,} cells; at most {LARGEST_ATTRIBUTE:,} are served. Join "
                 "levels or widen bins."
             )
 

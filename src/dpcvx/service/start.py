@@ -34,14 +34,17 @@ from dpcvx.errors import (
 from dpcvx.ledger import Account, Declared, Ledger
 from dpcvx.queries import (
     CHECK,
+    DECLARED,
+    DIFFERENT_IDS,
     QueryEngine,
     Schema,
     Universe,
+    check_units,
     columns_left_out,
-    different_columns,
+    differences_from_paid,
     number_of_units,
     objection_to_sizes,
-    paid_schemas,
+    usual_facts,
     words_about_left_out,
 )
 from dpcvx.service.analysts import Analysts
@@ -106,6 +109,7 @@ def run(settings: ServiceSettings) -> None:
     table = (_open_declared if _declares_table(settings.schema) else _open)(settings)
     if settings.persons is not None and table.person is None:
         raise WrongValue("--persons needs the ids of persons: give --person, the name of their column.")
+    check_units(Universe(table.schema), table.person is not None)  # refuses before an account is opened
     with _listen(settings.host, settings.port) as listening:
         _serve(table, settings, listening)
 
@@ -299,24 +303,27 @@ def _check_before_paying(
 ) -> None:
     """Stop a start that would charge an account for something that its owner may want to change first.
 
-    All of it follows from the schema, the number of people and the budget. An account that has paid for this
-    schema goes on; one that has paid for another is told in which columns they differ.
+    All of it follows from the settings, the schema, the number of people and the budget. An account that has
+    paid for this server goes on; one that has paid for another is told in what they differ, since a second
+    one would be charged to what is left.
     """
     if settings.accept_warnings:
         return
-    if account is not None and any(each.purpose.startswith(ENGINE) for each in account.history()):
-        paid, wanted = paid_schemas(account), table.schema.identity()
-        if not paid or wanted in paid:  # version 0.1 did not store schemas
-            return
-        lacking = "".join(f" {words}" for words in table.warnings if table.absent)
-        raise WrongValue(
-            f"Account {settings.account!r} has paid for a server with other columns: "
-            f"{different_columns(paid[-1], wanted)}.{lacking} Nothing was charged. Start with the schema and "
-            "the table that it was opened for, or with another --account. To charge what is left of this one "
-            "for a second server, add --accept-warnings."
-        )
     cap = _new_cap(settings, n) if account is None else account.budget
-    sizes = objection_to_sizes(table.schema, n, _share(cap, settings.spend), settings.check)
+    budget = _share(cap, settings.spend)
+    if account is not None and any(each.purpose.startswith(ENGINE) for each in account.history()):
+        persons = None if table.person is None else DIFFERENT_IDS if settings.persons is None else DECLARED
+        facts = usual_facts(table.schema, n, budget, check=settings.check, persons=persons)
+        if words := differences_from_paid(account, facts):
+            lacking = "".join(f" {each}" for each in table.warnings if table.absent)
+            raise WrongValue(
+                f"Account {settings.account!r} has paid for a server with another {words}.{lacking} Nothing "
+                "was charged. Start with the table, the schema, --spend, --check and --persons that it was "
+                "opened for, or with another --account. To charge what is left of this one for a second "
+                "server, add --accept-warnings."
+            )
+        return
+    sizes = objection_to_sizes(table.schema, n, budget, settings.check)
     if found := [*table.warnings, *([sizes] if sizes else [])]:
         raise WrongValue(
             " ".join(found)
