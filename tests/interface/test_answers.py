@@ -180,7 +180,8 @@ def test_a_table_has_margins_that_are_sums_of_its_cells(engine):
     lines = str(answer).splitlines()
     head = next(line for line in lines if line.startswith("region "))
     assert head.split()[1:] == ["age=[0,", "20)", "age=[20,", "40)", "age=[40,", "80]", "age=total"]
-    assert [line.split()[0] for line in lines if "±" in line] == ["north", "south", "west", "total"]
+    rows = [line for line in lines if "±" in line or ("[0, " in line and line is not head)]
+    assert [line.split()[0] for line in rows] == ["north", "south", "west", "total"]
     long = answer.rows().to_csv().splitlines()
     assert long[0] == "region,age,people,std err,[0.025,0.975],share"
     assert long[1].startswith('north,"[0, 20)",')
@@ -216,6 +217,44 @@ def test_two_answers_are_compared_number_by_number():
     assert rows[0]["difference"] == 20.0
     assert rows[0]["intervals"] == "apart"
     assert ANSWER.compare(ANSWER).to_dict()["rows"][0]["intervals"] == "overlap"
+
+
+def test_a_comparison_says_what_its_intervals_are_and_which_numbers_are_noise():
+    """A coefficient without an interval looked as certain as the others."""
+    numbers = (Coefficient("age", 1.0, 0.25, 0.5, 1.5), Coefficient("sex=m", 2.0))
+    one = replace(ANSWER, query=Regression("sex", ("age",)).to_json(), coefficients=numbers)
+    compared = one.compare(replace(one, coefficients=numbers[:1], interval_by="none"))
+    said = " ".join(str(compared).split())
+    assert "First: 95% intervals for these records" in said
+    assert "Second: There are no intervals" in said
+    assert "(2.000)" in said
+    assert "Coefficients in brackets are mostly noise" in said
+    assert compared.to_dict()["rows"][0]["intervals"] == "overlap"
+    same = " ".join(str(ANSWER.compare(ANSWER)).split())
+    assert same.count("95% intervals for these records") == 1
+    assert "mostly noise" not in same
+
+
+def test_an_interval_that_stops_at_nobody_is_shown_by_its_ends():
+    """9 with the interval from 0 to 271 was shown as 9 ±135."""
+    cells = {"f, age=low": (9.0, 0.0, 271.0), "f, age=high": (500.0, 450.0, 550.0)}
+    numbers = tuple(
+        Coefficient(f"sex={name}", each, 10.0, low, high) for name, (each, low, high) in cells.items()
+    )
+    answer = replace(ANSWER, query=Marginal(("sex", "age")).to_json(), coefficients=numbers)
+    assert answer.summary().table().cells()[1] == ["f", "9 [0, 271]", "500 ±50"]
+
+
+def test_a_regression_on_bins_says_what_its_intervals_leave_out():
+    """Delays of flights: 1.02 minutes for one more on the numbers, [0.92, 0.99] on their bins."""
+    words = "its intervals do not include the error of that"
+    assert words in reading_note(Regression("sex", ("age",)), SCHEMA)
+    assert words in reading_note(Regression("age", ("region",), loss="squared"), SCHEMA)
+    assert words not in reading_note(Regression("sex", ("region",)), SCHEMA)
+    assert words not in reading_note(Regression("sex", ("age",)), SCHEMA, intervals=False)
+    one_bin = Regression("sex", ("age", "region"), where={"age": ["[0, 20)"]})
+    assert words not in reading_note(one_bin, SCHEMA)
+    assert reading_note(Regression("sex", ("age",)), SCHEMA, shrunk=True).startswith("the radius of the set")
 
 
 @pytest.mark.parametrize(

@@ -303,20 +303,23 @@ def test_the_check_does_not_say_that_nothing_looks_wrong_where_a_column_is_absen
 def test_the_console_and_the_schema_name_columns_without_intervals(folder, monkeypatch, capsys):
     """By noisy shares, which every regression of such a column would state too."""
     generator = np.random.default_rng(0)
-    lines = ["age;sex;smokes"]
+    lines = ["age;sex;smokes;town"]
     for k in range(5000):
-        age = "" if k % 5 == 0 else generator.integers(18, 90)
-        lines.append(f"{age};{generator.choice(['f', 'm'])};{generator.choice(['no', 'yes'])}")
+        age, town = (
+            ("", "") if k % 5 == 0 else (generator.integers(18, 90), generator.choice(["a", "b", "c"]))
+        )
+        lines.append(f"{age};{generator.choice(['f', 'm'])};{generator.choice(['no', 'yes'])};{town}")
     (folder / "visits.csv").write_text("\n".join(lines))
     (folder / "declared.toml").write_text(
         '[columns.age]\nkind = "number"\nbounds = [18, 90]\nbins = 4\n'
         '[columns.sex]\nkind = "levels"\nlevels = ["f", "m"]\n'
         '[columns.smokes]\nkind = "levels"\nlevels = ["no", "yes"]\n'
+        '[columns.town]\nkind = "levels"\nlevels = ["a", "b", "c"]\n'  # never a target: it has no mean
     )
     analysts, said = served(monkeypatch, capsys, settings(folder))
     assert "no intervals for regressions of age (about 20% lack it) on several attributes" in said
     shares = {one["name"]: one.get("often_missing") for one in analysts.schema["attributes"]}
-    assert shares == {"age": pytest.approx(0.2, abs=0.02), "sex": None, "smokes": None}
+    assert shares == {"age": pytest.approx(0.2, abs=0.02), "sex": None, "smokes": None, "town": None}
     assert shares["age"] == round(shares["age"], 2)
 
 

@@ -8,6 +8,7 @@ import pytest
 
 import dpcvx
 from dpcvx.queries import Schema, query_from_json
+from dpcvx.queries.answer import BINDING, UNCALIBRATED
 from dpcvx.queries.legend import legend_of
 from dpcvx.service.application import WEB, application
 from serving import SCHEMA, Teller, make_analysts, serving
@@ -243,6 +244,37 @@ def test_counts_means_and_tables_are_asked_with_conditions(page, engine):
     kinds = [query.to_json()["kind"] for query, _ in engine.asked[-3:]]
     assert kinds == ["count", "mean", "marginal"]
     assert "public histogram" in page.find("#answer dl").text
+
+
+@needs_browser
+def test_shrunk_coefficients_are_asked_for_again_by_a_button(page, engine, monkeypatch):
+    """Nobody has to find the radius under Advanced, which the note names."""
+    monkeypatch.setattr(engine, "note", BINDING.format(UNCALIBRATED))
+    page.enter_and_wait()
+    page.find("#formula").send_keys("smokes ~ age + sex + age:sex", Keys.TAB)
+    page.ask()
+    for radius in (12, 48):
+        again = page.find("#answer .tools button")
+        assert again.text == f"Ask again with radius {radius}"
+        before = len(engine.asked)
+        again.click()
+        page.until(lambda before=before: len(engine.asked) > before and page.find("#ask").is_enabled())
+        assert engine.asked[-1][0].radius == radius
+        assert engine.asked[-1][0].interactions == (("age", "sex"),)
+    engine.note = ""
+    page.ask()
+    assert "Ask again" not in page.find("#answer").text
+
+
+@needs_browser
+@pytest.mark.parametrize("rows", ["", "0", "1.5", "1000001"])
+def test_a_wrong_number_of_synthetic_rows_is_refused_in_words(page, rows):
+    page.enter_and_wait()
+    page.open("synthetic")
+    page.find("#rows").clear()
+    page.find("#rows").send_keys(rows)
+    page.find("#synthetic button").click()
+    assert page.find("#synthetic-status").text == "Give a whole number of rows from 1 to 1,000,000."
 
 
 @needs_browser

@@ -30,7 +30,7 @@ BINDING = (
     "the radius of the set of coefficients is reached: they are shrunk towards 0{}. Ask again with a larger "
     "radius: radius=, --radius on the command line, or Advanced on the page"
 )
-UNCALIBRATED = ", and their intervals are not calibrated"
+UNCALIBRATED = ", and their intervals need not hold the coefficients of a larger radius"
 SEPARATED = (
     "Nearly all people at some levels have the same label: the few others decide such large coefficients, "
     "and their intervals are long. Leave these attributes out, or join levels."
@@ -359,6 +359,10 @@ INDEPENDENT = (
     "no two of these attributes were measured together: the answer does not show how they depend on each "
     "other"
 )
+BINNED = (
+    "a regression does not see how numbers differ inside their bins, and its intervals do not include the "
+    "error of that"
+)
 OWN_FIT = "fitted to its own attributes: other answers about some of them may differ by a part of the noise"
 
 
@@ -389,7 +393,9 @@ def reading_note(
     query's attributes were measured together.
     """
     notes = [
+        BINDING.format(UNCALIBRATED if intervals else "") if shrunk else "",
         _coding_note(query, schema, bins_measured),
+        BINNED if intervals and _has_bins(query, schema) else "",
         HIDDEN.format(", ".join(hidden)) if hidden else "",
         FEW if few else "",
         CUT.format(", ".join(cut)) if cut else "",
@@ -398,7 +404,6 @@ def reading_note(
         INDEPENDENT if independent else "",
         PERSONS if neighbours.unit == "person" else "",
         OWN_FIT if own_fit else "",
-        BINDING.format(UNCALIBRATED if intervals else "") if shrunk else "",
     ]
     return "; ".join(note for note in notes if note)
 
@@ -430,6 +435,15 @@ def _coding_note(query: Query, schema: Schema, bins_measured: bool) -> str:
             return f"{over}mean of the levels, which are numbers"
         return f"{over}share of {attribute.labels[1]}"
     return ""
+
+
+def _has_bins(query: Query, schema: Schema) -> bool:
+    """Whether a regression uses a number, of which it knows the bin only."""
+    if not isinstance(query, Regression):
+        return False
+    return isinstance(schema[query.target], Binned) or any(
+        _has_slope(schema[name], query) for name in query.features
+    )
 
 
 def _has_slope(feature: Column, query: Regression) -> bool:

@@ -115,8 +115,7 @@ class AnswerRows(Printable):
             low, high = each.interval(self.population)
             error = each.error(self.population)
             labels = levels_of(each.name, names) if names else (each.name,)
-            estimate = Faint(each.estimate) if self._is_faint(each) else each.estimate
-            row: list[Any] = [*labels, estimate, error]
+            row: list[Any] = [*labels, _estimate(answer, each), error]
             if self._tests:
                 row += _test(each.estimate, error, low, high)
             row += [low, high]
@@ -132,18 +131,11 @@ class AnswerRows(Printable):
     def _tests(self) -> bool:
         return self.population and self.answer.query.get("kind") == "regression"
 
-    def _is_faint(self, each: Coefficient) -> bool:
-        """Whether a coefficient has no interval although the answer has intervals."""
-        if self.answer.query.get("kind") != "regression" or each.low is not None:
-            return False
-        others = any(other.low is not None for other in self.answer.coefficients)
-        return others and not each.name.endswith(" (baseline)")
-
     def _notes(self) -> tuple[str, ...]:
         notes = [*self.answer.reading_notes, self.answer.interval_words(self.population)]
         if self._tests and any(self._lacks_test(each) for each in self.answer.coefficients):
             notes.append(NO_TEST)
-        if any(map(self._is_faint, self.answer.coefficients)):
+        if any(_is_faint(self.answer, each) for each in self.answer.coefficients):
             notes.append(FAINT)
         if self._tests and any(_noise_share(each) is not None for each in self.answer.coefficients):
             notes.append(f"{NOISE_SHARE[0].upper()}{NOISE_SHARE[1:]}")
@@ -191,7 +183,10 @@ NO_TEST = (
     "z and P>|z| are left out where a test by the standard error alone would be significant although the "
     "interval contains 0. Use the interval, which also allows for errors that are not normal."
 )
-PLUS_MINUS = "Numbers of people, with half of the length of their interval."
+PLUS_MINUS = (
+    "Numbers of people, with half of the length of their interval, or with both of its ends where the number "
+    "is not in its middle."
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -217,35 +212,47 @@ class AnswerComparison(Printable):
             rows.append(
                 (
                     with_words(name, self._legend),
-                    *_ends(a, self.population),
-                    *_ends(b, self.population),
-                    b.estimate - a.estimate if a is not None and b is not None else None,
+                    *_ends(self.one, a, self.population),
+                    *_ends(self.other, b, self.population),
+                    _difference(self, a, b),
                     _meet(a, b, self.population) if both else None,
                 )
             )
         heads = ("first", "low", "high", "second", "low of second", "high of second", "difference")
-        columns = (Column(""), *(Column(head, number) for head in heads), Column("intervals"))
+        columns = (Column(""), *(Column(head, shown_number) for head in heads), Column("intervals"))
         note = (
-            "Both answers rest on the same released numbers, so their errors are correlated, and the error "
-            "of a difference is not known. Intervals that do not meet show a difference."
+            "Both answers may rest on the same released numbers, so that their errors are correlated, and "
+            "the error of a difference is not known. Intervals that do not meet show a difference."
         )
-        return ResultTable(COMPARISON, self._facts(), columns, tuple(rows), (note,))
+        return ResultTable(COMPARISON, self._facts(), columns, tuple(rows), (note, *self._notes()))
 
     def _listed(self, apart: str) -> ResultTable:
         """Return all numbers of both answers below each other."""
         pairs = (("first", self.one), ("second", self.other))
         rows = [
-            (with_words(each.name, answer.legend), which, *_ends(each, self.population))
+            (with_words(each.name, answer.legend), which, *_ends(answer, each, self.population))
             for which, answer in pairs
             for each in answer.coefficients
         ]
-        heads = (Column("estimate", number), Column("low", number), Column("high", number))
+        heads = (Column("estimate", shown_number), Column("low", number), Column("high", number))
         note = (
             f"The answers have {apart}: their numbers are on different scales, so no differences are shown."
         )
         return ResultTable(
-            COMPARISON, self._facts(), (Column(""), Column("answer"), *heads), tuple(rows), (note,)
+            COMPARISON,
+            self._facts(),
+            (Column(""), Column("answer"), *heads),
+            tuple(rows),
+            (note, *self._notes()),
         )
+
+    def _notes(self) -> tuple[str, ...]:
+        """Say what the intervals of both answers are, and which numbers are mostly noise."""
+        words = [answer.interval_words(self.population) for answer in (self.one, self.other)]
+        named = zip(("First", "Second"), words, strict=True)
+        said = words[:1] if words[0] == words[1] else [f"{which}: {each}" for which, each in named]
+        pairs = ((answer, each) for answer in (self.one, self.other) for each in answer.coefficients)
+        return (*said, *([FAINT] if any(_is_faint(*pair) for pair in pairs) else ()))
 
     @property
     def _legend(self) -> Mapping[str, Mapping[str, Any]]:
@@ -371,9 +378,16 @@ def _across(answer: ReadableAnswer, population: bool) -> dict[str, dict[str, str
         ]
         row = TOTAL if set(cells[:-1]) == {TOTAL} else ", ".join(shown[:-1])
         low, high = each.interval(population)
-        half = "" if low is None or high is None else f" ±{(high - low) / 2:,.0f}"
-        lines.setdefault(row, {})[cells[-1]] = f"{each.estimate:,.0f}{half}"
+        lines.setdefault(row, {})[cells[-1]] = f"{each.estimate:,.0f}{_around(each.estimate, low, high)}"
     return lines
+
+
+def _around(estimate: float, low: float | None, high: float | None) -> str:
+    """Return an interval beside its number: its ends where it is not symmetric, as where it stops at 0."""
+    if low is None or high is None:
+        return ""
+    below, above = round(estimate - low), round(high - estimate)
+    return f" ±{above:,}" if abs(below - above) <= 1 else f" [{low:,.0f}, {high:,.0f}]"
 
 
 def _level(attribute: str, level: str, legend: Mapping[str, Mapping[str, Any]]) -> str:
@@ -382,13 +396,33 @@ def _level(attribute: str, level: str, legend: Mapping[str, Mapping[str, Any]]) 
     return f"{level} ({words})" if words else level
 
 
-def _ends(each: Coefficient | None, population: bool) -> tuple[float | None, ...]:
-    return (None, None, None) if each is None else (each.estimate, *each.interval(population))
+def _is_faint(answer: ReadableAnswer, each: Coefficient) -> bool:
+    """Whether a coefficient has no interval although the answer has intervals."""
+    if answer.query.get("kind") != "regression" or each.low is not None:
+        return False
+    others = any(other.low is not None for other in answer.coefficients)
+    return others and not each.name.endswith(" (baseline)")
+
+
+def _estimate(answer: ReadableAnswer, each: Coefficient) -> float:
+    """Return an estimate, which is shown in brackets if it is mostly noise."""
+    return Faint(each.estimate) if _is_faint(answer, each) else each.estimate
+
+
+def _difference(both: AnswerComparison, a: Coefficient | None, b: Coefficient | None) -> float | None:
+    if a is None or b is None:
+        return None
+    faint = _is_faint(both.one, a) or _is_faint(both.other, b)
+    return Faint(b.estimate - a.estimate) if faint else b.estimate - a.estimate
+
+
+def _ends(answer: ReadableAnswer, a: Coefficient | None, population: bool) -> tuple[float | None, ...]:
+    return (None, None, None) if a is None else (_estimate(answer, a), *a.interval(population))
 
 
 def _meet(a: Coefficient | None, b: Coefficient | None, population: bool) -> str | None:
-    ends = [*_ends(a, population)[1:], *_ends(b, population)[1:]]
-    if any(end is None for end in ends):
+    ends = [end for each in (a, b) if each is not None for end in each.interval(population)]
+    if len(ends) < 4 or any(end is None for end in ends):
         return None
     low, high, other_low, other_high = (float(end) for end in ends if end is not None)
     return "apart" if high < other_low or other_high < low else "overlap"

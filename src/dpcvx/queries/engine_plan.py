@@ -44,7 +44,7 @@ def engine_facts(
     accountant: str,
     check: float,
     bin_means: float,
-    persons: str | None,
+    persons: str | None = None,
 ) -> dict[str, Any]:
     """Return the public facts by which an engine is known again.
 

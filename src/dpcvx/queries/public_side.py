@@ -13,7 +13,7 @@ import numpy as np
 from dpcvx.arrays import Vector
 from dpcvx.errors import Incompatible
 from dpcvx.queries.answer_intervals import standard_errors
-from dpcvx.queries.attribute_codes import allowed_cells, missing_cells
+from dpcvx.queries.attribute_codes import allowed_cells, has_mean, missing_cells
 from dpcvx.queries.compiled import CompiledMeans, CompiledQuery, CompiledRegression
 from dpcvx.queries.engine_plan import EnginePlan
 from dpcvx.queries.error_bars import (
@@ -232,7 +232,8 @@ class PublicSide:
         """
         if not isinstance(self._plan.start, NoisyMarginals):
             return {}
-        shares = {name: self._share_without(name) for name in self._plan.universe.schema.names}
+        targets = filter(has_mean, self._plan.universe.schema.attributes)  # others are refused as targets
+        shares = {each.name: self._share_without(each.name) for each in targets}
         return {name: share for name, share in shares.items() if share}
 
     def _share_without(self, name: str) -> float:

@@ -9,6 +9,8 @@ const LONG = 6; // intervals that are longer than this multiple of the median do
 const LARGEST_HISTOGRAM = 2 ** 24; // cells; where there are more, answers come from the released tables
 const LONG_NAME = 14; // letters of a name from which its column has a least width
 const PAGE = 50; // earlier queries that are shown at once
+const SHRUNK = "the radius of the set of coefficients is reached"; // begins a note of an answer
+const WIDER = 4; // times the radius of such an answer in the next query that the page offers
 const TABS = ["ask", "data", "history", "synthetic", "promise"];
 let key = sessionStorage.getItem("key") || "";
 let schema = null;
@@ -429,9 +431,23 @@ async function present(part, name, answer) {
   const inside = make("div");
   await report(inside, name, answer);
   part.replaceChildren(inside);
+  offerWider(inside, answer);
   part.dataset.shown = "yes";
   part.dataset.name = name;
   history.replaceState(null, "", `#answer/${name}`);
+}
+
+// A button that asks again where the set shrinks the coefficients, for queries that the form can show.
+function offerWider(part, { query, note }) {
+  const radius = Math.min(WIDER * query.radius, schema.largest_radius);
+  const plain = typeof query.loss === "string" && typeof query.set === "string" && !query.l2;
+  if (!note.includes(SHRUNK) || !plain || !(radius > query.radius)) return;
+  const again = () => {
+    $("advanced").open = true;
+    $("radius").value = radius;
+    $("query").requestSubmit();
+  };
+  part.querySelector("h2").after(make("div", { class: "tools" }, make("button", { type: "button", onclick: again }, `Ask again with radius ${radius}`), make("p", { class: "hint" }, "The set of coefficients shrinks these.")));
 }
 
 // The table of an answer comes from the service as texts: those that Python and the command line print.
@@ -697,10 +713,14 @@ async function save(path, name) {
 
 async function download(event) {
   event.preventDefault();
-  const format = $("format").value;
+  const [format, rows] = [$("format").value, $("rows")];
+  if (!rows.value || !rows.checkValidity()) {
+    say("synthetic-status", `Give a whole number of rows from ${number(Number(rows.min))} to ${number(Number(rows.max))}.`, true);
+    return;
+  }
   say("synthetic-status", "Creating the file …");
   try {
-    await save(`/synthetic?rows=${encodeURIComponent($("rows").value)}&format=${format}`, `synthetic.${format}`);
+    await save(`/synthetic?rows=${encodeURIComponent(rows.value)}&format=${format}`, `synthetic.${format}`);
     say("synthetic-status", "Downloaded, with the privacy statement.");
   } catch (error) {
     say("synthetic-status", error.message, true);
