@@ -271,6 +271,7 @@ WRONG = {
     "smokes ~ age +": ([], "the operator + needs a name on both sides"),
     " count ": ([], "A count needs a condition"),
     "income ~ age": ([], "no attribute 'income'"),
+    "smoke ~ age": ([], "no attribute 'smoke' (the schema declares 'smokes'); it has "),
 }
 
 

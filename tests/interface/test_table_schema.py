@@ -399,6 +399,33 @@ def test_a_header_that_is_one_column_names_the_separator(tmp_path, monkeypatch, 
     assert "--sep" not in out  # the schema file has it
 
 
+def test_a_header_with_more_of_another_separator_names_it(tmp_path, monkeypatch, run):
+    """One comma in a name made two columns of a German file, without a word."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "people.csv").write_text('age;"wage, gross";town\n1;2;3\n')
+    code, _, err = run("declare people.csv")
+    assert code == 2
+    assert 'would have 2 columns, with 2 times ";" in the names: add --sep ";", or --sep "," if' in err
+    assert run("declare people.csv --sep ,")[0] == 0
+    (tmp_path / "questions.csv").write_text('"Do you work, or study?","Since when; where?",age\n1,2,3\n')
+    assert run("declare questions.csv")[0] == 0
+
+
+def test_variables_of_a_table_with_persons_are_read_for_an_engine():
+    """The documented call was refused, with the advice to fit instead."""
+    visits = pd.DataFrame({"patient": ["a", "a", "b"], "day": ["2024-01-01", "2024-02-01", "2024-03-03"]})
+    day = dp.DateColumn(("2024-01-01", "2024-12-31"), parts=("month",))
+    schema = dp.TableSchema({"patient": dp.PersonColumn(), "day": day})
+    with pytest.raises(ValueError, match="read a table with person='patient'"):
+        dp.read_variables(visits, schema)
+    found = dp.read_variables(visits, schema, person="patient")
+    assert found.to_pydict() == {"day.month": ["1", "2", "3"]}
+    engine = dp.QueryEngine(
+        dp.Schema.of(schema), found, dp.Budget(50.0, 1e-6), groups=visits["patient"], check=0
+    )
+    assert (engine.n, engine.budget.unit) == (2, "person")
+
+
 def test_booleans_are_yes_and_no_in_many_spellings():
     cells = np.array(
         ["yes", "No", " Y ", "n", "T", "f", "TRUE", 0, True, 1.0, "2", "maybe", None, "NA"], dtype=object

@@ -22,6 +22,7 @@ from dpcvx.cli.options import (
 )
 from dpcvx.cli.output import check_writable, write
 from dpcvx.errors import Unreadable, WrongValue
+from dpcvx.words import quantity
 
 __all__ = ["declare"]
 
@@ -95,7 +96,7 @@ def declare(
             f"{out} exists already: choose another --out, add --force to replace it, or --epsilon to fill in "
             "open bounds."
         )
-    model = _propose(out, data, options.form(data), target)
+    model = _propose(out, data, options.form(data), target, sep is not None)
     chosen = "" if target is not None else "--target NAME "
     typer.echo(
         "Fill in each question mark, check the rest, and delete the line  confirmed = false;  then:"
@@ -108,8 +109,11 @@ def declare(
     )
 
 
-def _propose(out: Path, data: Path, form: Any, target: str | None) -> str | None:
-    """Write a schema file from the header of a table, and return the model that suits the target's name."""
+def _propose(out: Path, data: Path, form: Any, target: str | None, sep_given: bool) -> str | None:
+    """Write a schema file from the header of a table, and return the model that suits the target's name.
+
+    `sep_given`: whether the user has named the separator of columns.
+    """
     from dpcvx.data.files import read_header
     from dpcvx.data.proposals import propose_columns, propose_model
     from dpcvx.data.table_file import HEADER_HINT
@@ -117,10 +121,16 @@ def _propose(out: Path, data: Path, form: Any, target: str | None) -> str | None
 
     header = read_header(data, form)
     names, types, labels = header.names, header.types, header.labels
-    if len(names) == 1 and (others := [word for mark, word in SEPARATORS.items() if mark in names[0]]):
+    used = form.dialect.sep
+    marks = {mark: sum(name.count(mark) for name in names) for mark in SEPARATORS if mark != used}
+    mark = max(marks, key=lambda each: marks[each])
+    doubtful = len(names) == 1 or not sep_given
+    if data.suffix == ".csv" and doubtful and marks[mark] >= len(names):  # more than separate the names
+        word = SEPARATORS[mark]
+        right = "" if len(names) == 1 else f", or --sep {SEPARATORS[used]} if that is right"
         raise WrongValue(
-            f"The header of {data} is one name with separators in it, so that the table would have one "
-            f"column: add --sep {others[0]}."
+            f"The header of {data} would have {quantity(len(names), 'column')}, with {marks[mark]} times "
+            f"{word} in the names: add --sep {word}{right}."
         )
     if target is not None and target not in names:
         raise WrongValue(f"The table's header lacks the target {target!r}; {HEADER_HINT}")

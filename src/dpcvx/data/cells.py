@@ -26,6 +26,7 @@ __all__ = [
     "native_array",
     "open_typed",
     "read_column",
+    "without_column",
 ]
 
 Places = NDArray[np.int64] | slice
@@ -49,6 +50,16 @@ def open_typed(values: Any) -> Any:
         raise WrongValue(
             "Two columns of the table have the same name. Columns are declared by name: rename one of them."
         ) from None
+
+
+def without_column(X: Any, name: str | None) -> Any:
+    """Return a table without the column of persons, where it has one."""
+    import narwhals as nw
+
+    if name is None:
+        return X
+    frame = open_typed(X)
+    return frame.drop(name).to_native() if isinstance(frame, nw.DataFrame) and name in frame.columns else X
 
 
 def native_array(values: Any, ndim: int = 1) -> NDArray[Any]:

@@ -26,6 +26,7 @@ from dpcvx.data.cells import (
     native_array,
     open_typed,
     read_column,
+    without_column,
 )
 from dpcvx.data.column_maps import Maps, each_map
 from dpcvx.data.levels import DeclaredLevels
@@ -245,7 +246,7 @@ def open_declared(X: Any, schema: TableSchema, target: str | None = None) -> Tab
     return Table(X, schema.for_table(names, target))
 
 
-def read_variables(X: Any, schema: TableSchema) -> Any:
+def read_variables(X: Any, schema: TableSchema, *, person: str | None = None) -> Any:
     """Return the variables of every record as an Arrow table: numbers, and levels as text.
 
     A variable is a function of its own record and of the schema alone, so that this
@@ -257,9 +258,13 @@ def read_variables(X: Any, schema: TableSchema) -> Any:
         Columns that the schema does not name are left out.
     schema : TableSchema
         Its target is a variable like the others.
+    person : str, optional
+        Column with the ids of persons, if X has one, which is no variable: give it to the engine as
+        ``groups``, so that all rows of a person are protected together.
     """
     import pyarrow as pa
 
+    X = without_column(X, person)
     rows = open_declared(X, replace(schema, target=None, formula=None))
     columns = {}
     for j, each in enumerate(rows.variables):

@@ -393,9 +393,9 @@ class TableSchema:
         self.require_confirmed()
         if self.person in columns:
             raise WrongValue(
-                f"The schema says that column {self.person!r} holds the ids of persons: fit a table with "
-                f"person={self.person!r}, which protects all rows of a person together. If every row is a "
-                "different person, declare the column as ignored."
+                f"The schema says that column {self.person!r} holds the ids of persons: fit or read a table "
+                f"with person={self.person!r}, so that all rows of a person are protected together. If every "
+                "row is a different person, declare the column as ignored."
             )
         if self.weight in columns:
             raise WrongValue(

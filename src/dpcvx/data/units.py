@@ -37,7 +37,6 @@ __all__ = [
     "survey_weights",
     "take_column",
     "weighted_persons",
-    "without_column",
 ]
 
 LARGEST_ID = 2.0**53  # larger integers may become equal when a reader turns them into floats
@@ -255,16 +254,6 @@ def take_column(X: Any, name: str, parameter: str = "person") -> tuple[Any, Any]
             f"{INSTEAD.get(parameter, '')}."
         )
     return frame.drop(name).to_native(), frame[name].to_native()
-
-
-def without_column(X: Any, name: str | None) -> Any:
-    """Return a table without the column of persons, where it has one."""
-    import narwhals as nw
-
-    if name is None:
-        return X
-    frame = open_typed(X)
-    return frame.drop(name).to_native() if isinstance(frame, nw.DataFrame) and name in frame.columns else X
 
 
 def equal_weights(owners: IntVector, counts: IntVector | None = None) -> IntVector:

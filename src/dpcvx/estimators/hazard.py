@@ -9,8 +9,9 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from dpcvx.arrays import Vector
+from dpcvx.data.cells import without_column
 from dpcvx.data.expanded_rows import ExpandedRows, period_rows
-from dpcvx.data.units import take_column, without_column
+from dpcvx.data.units import take_column
 from dpcvx.errors import WrongValue
 from dpcvx.estimators.documentation import document
 from dpcvx.estimators.planning import parameters

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from dpcvx.arrays import Vector
 from dpcvx.data.canonical import read_numbers
-from dpcvx.data.cells import native_array
+from dpcvx.data.cells import native_array, without_column
 from dpcvx.data.dataset import Dataset, InMemory
 from dpcvx.data.declarations import Declarations
 from dpcvx.data.exposure import check_exposure, read_exposure
 from dpcvx.data.target import Amounts, Numbers, Target
-from dpcvx.data.units import take_column, without_column
+from dpcvx.data.units import take_column
 from dpcvx.errors import Incompatible, WrongType, WrongValue
 from dpcvx.estimators.documentation import document
 from dpcvx.estimators.links import mean_of_scores

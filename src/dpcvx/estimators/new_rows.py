@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from sklearn.utils.validation import validate_data
 
+from dpcvx.data.cells import without_column
 from dpcvx.data.table import Table
-from dpcvx.data.units import without_column
 
 if TYPE_CHECKING:
     from dpcvx.data.table_schema import TableSchema

@@ -17,11 +17,11 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from dpcvx.arrays import Vector
-from dpcvx.data.cells import native_array
+from dpcvx.data.cells import native_array, without_column
 from dpcvx.data.declarations import Declarations
 from dpcvx.data.expanded_rows import ExpandedRows
 from dpcvx.data.schema_columns import LevelColumn
-from dpcvx.data.units import take_column, without_column
+from dpcvx.data.units import take_column
 from dpcvx.errors import Incompatible, WrongValue
 from dpcvx.estimators.classifiers import PrivateLogisticRegression
 from dpcvx.estimators.hypotheses import ModelTerms

@@ -9,8 +9,9 @@ import numpy as np
 
 from dpcvx.arrays import Vector
 from dpcvx.errors import WrongValue
-from dpcvx.queries.query_fields import describe, list_levels
+from dpcvx.queries.query_fields import MOST_LISTED, describe, list_levels
 from dpcvx.queries.schema import Binned, Column, Schema
+from dpcvx.words import nearest
 
 __all__ = [
     "LARGEST_MARGINAL",
@@ -28,6 +29,7 @@ __all__ = [
     "sizes_of",
 ]
 
+LONGEST_NAME = 200  # letters of an unknown name that are compared with those of the schema
 LARGEST_MARGINAL = 2**16  # cells of the attributes that one query touches
 
 
@@ -36,7 +38,8 @@ def positions(schema: Schema, names: Sequence[str], largest: float = LARGEST_MAR
     known = [attribute.name for attribute in schema.attributes]
     for name in names:
         if name not in known:
-            raise WrongValue(f"The schema has no attribute {describe(name)}; it has {', '.join(known)}.")
+            meant = nearest(name[:LONGEST_NAME], known)
+            raise WrongValue(f"The schema has no attribute {describe(name)}{meant}; it has {_listed(known)}.")
     indices = tuple(known.index(name) for name in names)
     cells = count_cells(schema, indices)
     if cells > largest:
@@ -45,6 +48,12 @@ def positions(schema: Schema, names: Sequence[str], largest: float = LARGEST_MAR
             "declare coarser ones."
         )
     return indices
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return names of attributes as a message lists them, and how many more there are."""
+    more = len(names) - MOST_LISTED
+    return ", ".join(names[:MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
 def sizes_of(schema: Schema, attributes: Sequence[int]) -> tuple[int, ...]:

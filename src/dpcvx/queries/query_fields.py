@@ -14,6 +14,7 @@ from dpcvx.vouched import is_vouched
 __all__ = [
     "JSON_SETS",
     "LARGEST_RADIUS",
+    "MOST_LISTED",
     "QUERY_LOSSES",
     "check_condition",
     "check_name",

@@ -295,7 +295,7 @@ def _serve(
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         with suppress(KeyboardInterrupt):
             uvicorn.Server(config).run(sockets=[listening])
-        console.print(closing)
+        console.print(closing, soft_wrap=True)
 
 
 def _check_before_paying(

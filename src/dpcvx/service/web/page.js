@@ -447,7 +447,7 @@ function offerWider(part, { query, note }) {
     $("radius").value = radius;
     $("query").requestSubmit();
   };
-  part.querySelector("h2").after(make("div", { class: "tools" }, make("button", { type: "button", onclick: again }, `Ask again with radius ${radius}`), make("p", { class: "hint" }, "The set of coefficients shrinks these.")));
+  part.querySelector("h2").after(make("div", { class: "tools" }, make("button", { type: "button", onclick: again }, `Ask again with radius ${radius}`), make("p", { class: "hint" }, "The radius limits the size of all coefficients together, and shrinks these.")));
 }
 
 // The table of an answer comes from the service as texts: those that Python and the command line print.
