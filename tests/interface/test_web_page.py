@@ -278,6 +278,24 @@ def test_a_wrong_number_of_synthetic_rows_is_refused_in_words(page, rows):
 
 
 @needs_browser
+def test_many_attributes_can_be_searched_in_the_form(page):
+    """46 questions of a survey filled several screens above the button Ask."""
+    page.enter_and_wait()
+    assert not page.find("#feature-search").is_displayed()  # three attributes need no search
+    page.driver.execute_script("$('feature-search').hidden = false")
+    Select(page.find("#target")).select_by_value("smokes")
+    page.tick("sex")
+    page.ask()
+    page.find("#feature-search").send_keys("REG", Keys.ENTER)
+    shown = [label.text for label in page.all("#features label") if label.is_displayed()]
+    assert shown == ["sex", "region"]  # what is ticked stays
+    assert page.all("#answer tbody tr")  # the answer still belongs to the form
+    assert ticked(page) == ["sex"]
+    page.find("#feature-search").send_keys(Keys.BACKSPACE * 3)
+    assert all(label.is_displayed() for label in page.all("#features label"))
+
+
+@needs_browser
 def test_the_form_offers_only_what_can_be_answered(page):
     page.enter_and_wait()
     assert not page.find("#target option[value=region]").is_enabled()  # its levels have no mean

@@ -8,6 +8,7 @@ const LARGEST_CHART = 60; // values; more of them are shown in the table alone
 const LONG = 6; // intervals that are longer than this multiple of the median do not decide the scale of a chart
 const LARGEST_HISTOGRAM = 2 ** 24; // cells; where there are more, answers come from the released tables
 const LONG_NAME = 14; // letters of a name from which its column has a least width
+const MANY = 20; // attributes from which the form has a search
 const PAGE = 50; // earlier queries that are shown at once
 const SHRUNK = "the radius of the set of coefficients is reached"; // begins a note of an answer
 const WIDER = 4; // times the radius of such an answer in the next query that the page offers
@@ -195,6 +196,7 @@ function fillForm() {
   $("features").replaceChildren(
     ...schema.attributes.map((one) => make("label", { title: named(one) }, make("input", { type: "checkbox", name: "feature", value: one.name }), named(one))),
   );
+  $("feature-search").hidden = schema.attributes.length <= MANY;
   $("loss").replaceChildren(...schema.losses.map((value) => make("option", { value }, MODELS[value] || value.replace("_", " "))));
   $("set").replaceChildren(...schema.sets.map((value) => make("option", { value }, `${value} ball`)));
   $("radius").max = schema.largest_radius;
@@ -235,6 +237,14 @@ function arrangeFields() {
   const twoLevels = attributeOf($("target").value).known === 2;
   for (const option of $("loss").options) option.disabled = !twoLevels && schema.label_losses.includes(option.value);
   if ($("loss").selectedOptions[0]?.disabled) $("loss").value = "squared";
+}
+
+// Shows the attributes that have the words of the search, and those that are ticked.
+function findFeatures() {
+  const wanted = $("feature-search").value.trim().toLowerCase();
+  for (const label of $("features").children) {
+    label.hidden = !label.textContent.toLowerCase().includes(wanted) && !label.firstElementChild.checked;
+  }
 }
 
 const chosen = () => [...document.querySelectorAll("input[name=feature]:checked")].map((box) => box.value);
@@ -297,6 +307,7 @@ function readFormula() {
 
 function tick(wanted) {
   for (const box of document.querySelectorAll("input[name=feature]")) box.checked = wanted.includes(box.value);
+  findFeatures();
 }
 
 // Fills the form with a query in JSON, so that it asks the same as an answer that is shown beside it.
@@ -744,6 +755,13 @@ $("target").addEventListener("change", () => {
 $("condition").addEventListener("change", addCondition);
 $("query").addEventListener("submit", send);
 $("features").addEventListener("change", writeFormula);
+for (const change of ["change", "input"]) {
+  $("feature-search").addEventListener(change, (event) => {
+    event.stopPropagation(); // the query stays as it is, and its answer beside it
+    findFeatures();
+  });
+}
+$("feature-search").addEventListener("keydown", (event) => event.key === "Enter" && event.preventDefault()); // which would ask
 $("formula").addEventListener("input", readFormula);
 for (const change of ["change", "input"]) $("query").addEventListener(change, clearAnswer);
 $("compare").addEventListener("click", compare);
