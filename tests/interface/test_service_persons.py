@@ -147,6 +147,12 @@ def test_what_is_wrong_with_persons_is_said_before_anything_is_charged(folder, s
             r"cannot use 'weight' \(a number without bins.* no_queries = \[\"weight\"\]  before the first",
         ),
         (
+            "declared.toml",
+            WITHOUT_BINS.replace('"number"\nbounds = [40, 120]', '"weight"\nbounds = [0, 120]'),
+            {},
+            "survey weights, which queries do not use: all people count alike",
+        ),
+        (
             "attributes.toml",
             ATTRIBUTES.replace("missing = 45", "").replace('other = "m"', ""),
             {"person": "patient"},
@@ -197,6 +203,16 @@ def test_a_declared_column_that_the_table_lacks_stops_a_new_account_before_it_pa
         start.run(settings(folder))
     assert "Nothing was charged" in str(refused.value)
     assert not (folder / "ledger.db").exists()
+
+
+def test_survey_weights_are_left_out_where_the_schema_says_so(folder):
+    """The start was refused with advice for fits."""
+    weighted = DECLARED.replace('"number"\nbounds = [40, 120]', '"weight"\nbounds = [0, 120]')
+    (folder / "declared.toml").write_text(weighted)
+    table = start._open_declared(settings(folder))
+    assert "'weight' (survey weights: all people count alike)" in table.left_out
+    assert not table.warnings
+    assert table.schema.names == ("age", "sex")
 
 
 def test_absent_columns_that_the_schema_leaves_out_stop_nothing(folder):

@@ -179,7 +179,7 @@ def _open_declared(settings: ServiceSettings) -> ServedTable:
     declared = TableSchema.from_toml(settings.schema)
     table = open_table(settings.data, _form(settings, declared))
     person = settings.person or declared.person
-    others = [name for name in table.columns if name != person]
+    others = [name for name in table.columns if name not in (person, declared.weight)]
     own = replace(declared, target=None, target_values=None).for_table(others)
     schema = Schema.usable(own)
     Universe(schema)  # refuses what is too large
@@ -202,8 +202,17 @@ def _open_declared(settings: ServiceSettings) -> ServedTable:
             f"so that queries could not use them: {list_absent(absent, unnamed)}. Is it the right table? "
             "Correct the names, in the schema or in the table, or leave these columns out of the schema.",
         )
+    weighted = declared.weight is not None and declared.weight in table.columns
+    if weighted and declared.weight not in declared.no_queries:
+        words.append(
+            f"The schema says that column {declared.weight!r} holds survey weights, which queries do not "
+            "use: all people count alike, so that answers are about these records and not about the "
+            "population that the weights stand for. To serve it so, write  "
+            f'no_queries = ["{declared.weight}"]  before the first section of the schema.'
+        )
     left_out = (
         *columns_left_out(own),
+        *([f"{declared.weight!r} (survey weights: all people count alike)"] if weighted else ()),
         *(f"{name!r}, which the table lacks and the schema leaves out" for name in unread),
         *_not_declared(others, declared.columns),
     )
