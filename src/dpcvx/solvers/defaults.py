@@ -505,9 +505,9 @@ _LISTED = (
     Default("estimators.planning.CLASS_ROWS", (0.65, 0.3),
             "of two and of several classes, where columns are not standardised: norm of rows over that of "
             "their bounds", "benchmarks/labels.py", predicts=False),
-    Default("estimators.planning.STRETCH", (0.6, 60.0, 600.0),
+    Default("estimators.planning.STRETCH", (0.6, 60.0, 300.0),
             "of two classes whose columns are standardised: rows are shrunk to 0.6 of their usual length if "
-            "n mu is below 60 for each feature, and to the whole of it above 600",
+            "n mu is below 60 for each feature, and to the whole of it above 300",
             "benchmarks/labels.py", predicts=False),
     Default("estimators.planning.CLASS_INTERCEPT", 0.3,
             "value of the constant feature beside such rows", "benchmarks/labels.py", predicts=False),
