@@ -277,7 +277,7 @@ def test_a_long_tail_makes_the_unit_of_squared_loss_larger(tail):
     stage = target_stage(n, dp.Budget(1.0, 1e-6))
     scale = measure_target(stage, n, _TargetAlone(stage, y, 0), 1.0, centred=True)
     assert scale.long_tail == bool(tail)
-    stretch = 2.5 / 0.7 if tail else 1.0
+    stretch = 1.5 if tail else 1.0
     units = [
         scale.units(*each).scale
         for each in ((dp.Squared(), 0.7), (dp.Squared(), 2.5), (dp.Quantile(0.5), 0.7))
@@ -292,10 +292,12 @@ def test_many_records_of_a_long_tail_have_the_longest_clip():
     def clip(scale, residual, **more):
         return residual * scale.units(dp.Squared(), residual, **more).scale / 2.5
 
-    assert [clip(long, each, longest=4.0) for each in (0.7, 2.4, 2.5, 5.0)] == pytest.approx([2.5, 2.5, 4, 5])
+    clips = [clip(long, each, longest=4.0) for each in (0.7, 2.4, 2.5, 5.0)]
+    assert clips == pytest.approx([1.05, 2.5, 4, 5])  # noise may make a tail look long
     assert [clip(short, each, longest=4.0) for each in (0.7, 2.5)] == [0.7, 2.5]
     assert clip(long, 2.5) == 2.5
-    assert [clip(each, 1.0, straight=2.0) for each in (long, short)] == [2.5, 1.0]
+    assert [clip(each, 1.0, straight=2.0) for each in (long, short)] == [2.0, 1.0]
+    assert clip(long, 1.0, straight=1.2) == pytest.approx(1.5)
     assert clip(TargetScale(0.0, 1.0, 1000, None, None), 1.0, straight=2.0) == 2.0
 
 

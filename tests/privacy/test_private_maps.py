@@ -17,7 +17,7 @@ from dpcvx.data.dataset import InMemory
 from dpcvx.data.target import Labels, Numbers
 from dpcvx.data.units import persons
 from dpcvx.errors import Incompatible
-from dpcvx.estimators.private_maps import TailRule, histogram_stages, pooled_stages
+from dpcvx.estimators.private_maps import TailRule, _tail_reach, histogram_stages, pooled_stages
 from dpcvx.events import Gaussian
 from dpcvx.mechanisms import NoisyBinCounts, NoisyPooledCounts
 from dpcvx.noise import SeededGenerator
@@ -111,7 +111,12 @@ def test_columns_with_the_tail_of_a_target_within_tight_bounds_are_only_clipped_
         rule = model.privacy_statement_.bounds["maps"]["x0"]
         assert rule.startswith("clip(") == clipped
         if clipped:  # three normal scores on its longer side would be about 6
-            assert 8 < float(rule.strip(")").split(", ")[2]) <= 40
+            assert 30 < float(rule.strip(")").split(", ")[2]) <= 60
+
+
+@pytest.mark.parametrize(("n", "scores"), [(100, 6), (2000, 6), (4000, 12), (10**6, 16)])
+def test_the_more_records_there_are_the_further_out_tails_are_clipped(n, scores):
+    assert _tail_reach(NoisyBinCounts(n, 0, (66,), 10.0)) == pytest.approx(scores)
 
 
 def test_a_replaced_person_moves_the_counts_by_the_sensitivity_at_most(silent):

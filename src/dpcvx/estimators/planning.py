@@ -223,7 +223,7 @@ class Planning(Parameters):
         )
         if standardize:
             coordinates = self._coordinates(columns, n, budget)
-            if _has_two_classes(problem, budget):
+            if self._predicts_two_classes(problem, budget):
                 coordinates = dataclasses.replace(coordinates, stretch=_stretch(n, budget, plain.d))
             if plain.is_round and not (self.uncertainty or coordinates.basis or private_columns(*fit)):
                 score, used = public_score(self.public, dataset, columns, target)
@@ -372,7 +372,7 @@ class Planning(Parameters):
         bounds allow. If all rows are longer than the norm, signal and noise shrink together. The constant
         feature is not shrunk.
         """
-        two = _has_two_classes(problem, budget)
+        two = self._predicts_two_classes(problem, budget)
         classes = self._is_free and problem.is_round and (two or problem.loss.joint)
         if not classes or self.uncertainty:
             return problem, intercept
@@ -382,6 +382,10 @@ class Planning(Parameters):
         norm = math.nextafter(math.hypot(share * rows, intercept), math.inf)
         bounds = dataclasses.replace(problem.bounds, x_2=norm)
         return dataclasses.replace(problem, bounds=bounds), intercept
+
+    def _predicts_two_classes(self, problem: Problem, budget: Budget) -> bool:
+        """Whether rows are people of one of two classes, and not each several questions about a person."""
+        return _has_two_classes(problem, budget) and not self._several_rows
 
     def _wrap_solvers(self, solvers: tuple[Solver, ...], problem: Problem) -> tuple[Solver, ...]:
         """Wrap the solvers of a standardised fit in the estimator's own post-processing; by default none."""
@@ -573,7 +577,8 @@ def _stretch(n: int, budget: Budget, features: int) -> float:
     least, few, many = STRETCH
     records = n * gaussian_mu(budget.epsilon, budget.delta) / budget.neighbours.rows / features
     power = math.log(1 / least) / math.log(many / few)
-    return min(max(least * (records / few) ** power, least), 1.0)
+    share: float = least * (records / few) ** power
+    return round(min(max(share, least), 1.0), 3)
 
 
 def _can_scale(problem: Problem, budget: Budget) -> bool:

@@ -46,7 +46,7 @@ WIDE: float = default("estimators.private_maps.WIDE")
 BENT: float = default("estimators.private_maps.BENT")
 TARGET_BENT: float = default("estimators.private_maps.TARGET_BENT")
 REACH: float = default("estimators.private_maps.REACH")
-TAIL_REACH: float = default("estimators.private_maps.TAIL_REACH")
+TAIL_REACH: tuple[float, float, float] = default("estimators.private_maps.TAIL_REACH")
 RANKS: tuple[float, ...] = default("estimators.private_maps.RANKS")
 POOLED_SHARE: float = default("estimators.private_maps.POOLED_SHARE")
 POOLED_NOISE: float = default("estimators.private_maps.POOLED_NOISE")
@@ -228,11 +228,22 @@ def release_maps(
     found = {**maps, **dict(zip(asked, made, strict=False))}
     if number is not None:
         tail, wide = _tail(quantiles[-1]), isinstance(made[-1], QuantileMap)
+        reach = _tail_reach(mechanism)
         for j, each, end in zip(asked, quantiles, ends, strict=False):
             bent = isinstance(asked[j], TailRule) and isinstance(found[j], QuantileMap)
             if bent and (wide or (abs(tail) > TARGET_BENT and tail * _tail(each) > 0)):
-                found[j] = Clip(*_ends_at(TAIL_REACH, each, *end))
+                found[j] = Clip(*_ends_at(reach, each, *end))
     return {j: each for j, each in found.items() if each != IDENTITY}
+
+
+def _tail_reach(mechanism: NoisyCounts) -> float:
+    """Return the normal scores at which columns are clipped whose tails predict that of the target.
+
+    Far cells of few records say little. Those of many records are kept, since the dependence goes on there,
+    unless the bounds are far too wide.
+    """
+    least, most, few = TAIL_REACH
+    return min(max(least * mechanism.n / mechanism.noise_multiplier / few, least), most)
 
 
 def _slopes(quantiles: Vector) -> Vector:

@@ -60,6 +60,7 @@ SMALL_UNIT: float = default("solvers.scaled_target.SMALL_UNIT")
 NARROWING: float = default("solvers.scaled_target.NARROWING")
 RESIDUAL: tuple[float, float] = default("solvers.scaled_target.RESIDUAL")
 LONG_RESIDUAL: float = default("solvers.scaled_target.LONG_RESIDUAL")
+LONG_ROOM: float = default("solvers.scaled_target.LONG_ROOM")
 MANY: float = default("solvers.scaled_target.MANY")
 AMOUNT_RESIDUAL: float = default("solvers.scaled_target.AMOUNT_RESIDUAL")
 SKEWED: float = default("solvers.scaled_target.SKEWED")
@@ -143,8 +144,8 @@ class TargetScale:
         """Return the units of a fit with this loss.
 
         The residuals of squared loss matter most where a few targets are far from all others. With a long
-        tail the unit is larger, so that they are clipped at 2.5 standard deviations even with few records,
-        and at `longest` where records are many.
+        tail the unit is larger, so that they are clipped half as far out again with few records, and at
+        `longest` where records are many.
 
         With another link nothing is centred, because the model is one of the mean itself; descent starts at
         the mean. Shares keep their unit. The unit of amounts is 1.5 standard deviations, or the mean if that
@@ -157,8 +158,9 @@ class TargetScale:
             tail = "unknown" if self.within is None else "long" if self.within < DOUBTFUL_TAIL else ""
             tail, smaller = tail if loss.affine else "", 1.0
             if self.long_tail and loss.affine:
-                clip = longest if residual >= RESIDUAL[1] else RESIDUAL[1]
-                smaller = min(max(residual, RESIDUAL[0]) / clip, 1.0)
+                planned = max(residual, RESIDUAL[0])
+                clip = longest if residual >= RESIDUAL[1] else min(LONG_ROOM * planned, RESIDUAL[1])
+                smaller = min(planned / clip, 1.0)
             if straight and tail:
                 smaller = min(smaller, residual / straight)
             unit = UNIT * self.deviation / smaller
