@@ -237,7 +237,7 @@ def release_maps(
 
 
 def _tail_reach(mechanism: NoisyCounts) -> float:
-    """Return the normal scores at which columns are clipped whose tails predict that of the target.
+    """Return the normal scores at which columns are clipped if their tails predict that of the target.
 
     Far cells of few records say little. Those of many records are kept, since the dependence goes on there,
     unless the bounds are far too wide.
