@@ -239,8 +239,8 @@ def release_maps(
 def _tail_reach(mechanism: NoisyCounts) -> float:
     """Return the normal scores at which columns are clipped if their tails predict that of the target.
 
-    Far cells of few records say little. Those of many records are kept, since the dependence goes on there,
-    unless the bounds are far too wide.
+    Far cells of few records say little. If records are many, they are kept, since the dependence goes on
+    there, unless the bounds are far too wide.
     """
     least, most, few = TAIL_REACH
     return min(max(least * mechanism.n / mechanism.noise_multiplier / few, least), most)
