@@ -130,10 +130,10 @@ def test_log_odds_of_many_records(share, labelled):
 
 
 @pytest.mark.parametrize(
-    ("share", "rarer"), [(0.0, "second"), (1.0, "first"), (0.019, "second"), (0.04, None)]
+    ("share", "rarer"), [(0.0, "second"), (1.0, "first"), (0.014, "second"), (0.03, None)]
 )
 @pytest.mark.parametrize("labelled", [1.0, 0.5])
-def test_a_class_whose_share_is_within_twice_its_noise_may_be_empty(share, rarer, labelled):
+def test_a_class_whose_share_is_hardly_above_its_noise_may_be_empty(share, rarer, labelled):
     stage = label_stage(2438, Budget(1.0, 1e-7))
     assert 0.015 < stage.mechanism.noise < 0.025  # of a mean in (-1, 1): about 0.01 of a share
     found = measure_log_odds(stage, Answer(labelled * (2 * share - 1), labelled)).caution

@@ -18,9 +18,10 @@ __all__ = ["LabelShare", "label_stage", "measure_log_odds"]
 SHARES: tuple[float, float] = default("solvers.label_share.SHARES")
 SHARE_SCALE: float = default("solvers.label_share.SHARE_SCALE")
 DEVIATION: float = default("solvers.label_share.DEVIATION")
+FAINT: float = default("solvers.label_share.FAINT")
 LARGEST = 6.0  # log-odds of a class with 1 record in 400
 FAINT_CLASS = (
-    "Perhaps nobody is in the {rarer} class: its released share is within twice its noise (standard "
+    "Perhaps nobody is in the {rarer} class: its released share is below {faint:g} times its noise (standard "
     "deviation {noise:.2g}), and coefficients may be noise alone. Use more records or a larger epsilon, and "
     "see that labels are spelt and coded as in the data. The budget of this fit is spent."
 )
@@ -58,6 +59,10 @@ def measure_log_odds(stage: Stage, ask: Asking) -> LabelShare:
     weights = np.exp((fit.min() - fit) / 2)
     # The share of the rarer class is (1 - |mean|)/2 of the records with a label, and so is its noise.
     noise = mechanism.noise / (2 * labelled)
-    faint = (1 - abs(mean) / labelled) / 2 < 2 * noise
-    caution = FAINT_CLASS.format(rarer="second" if mean < 0 else "first", noise=noise) if faint else None
+    faint = (1 - abs(mean) / labelled) / 2 < FAINT * noise
+    caution = (
+        FAINT_CLASS.format(faint=FAINT, rarer="second" if mean < 0 else "first", noise=noise)
+        if faint
+        else None
+    )
     return LabelShare(float(weights @ b / weights.sum()), caution)
