@@ -160,8 +160,8 @@ _LISTED = (
     Default("solvers.standardised.LENGTH_SHARE", 0.01,
             "of mu^2 for the length of rows, which is one number", "benchmarks/accuracy.py", predicts=False),
     Default("solvers.standardised.LENGTH_SPREAD", 0.3,
-            "usual difference between the mean square length of rows and the one that released moments "
-            "predict, over the latter", "benchmarks/labels.py", predicts=False),
+            "usual relative error of the mean square length of rows as predicted from released moments",
+            "benchmarks/labels.py", predicts=False),
     Default("solvers.standardised.REACH", 3.0,
             "cells further from their mean are clipped, in standard deviations: rare levels and tails would"
             " make all rows long", "benchmarks/accuracy.py", predicts=False),
@@ -175,10 +175,9 @@ _LISTED = (
             "most coefficients of that score, as a vector: more would be for columns that nearly cancel",
             "benchmarks/public_rows.py", predicts=False),
     Default("solvers.standardised.TWO_VALUED", 0.97,
-            "mean square of a number about its mean, over that of cells at the two ends of the bounds with "
-            "the same mean, from which it counts as one of two values and has no shape in an additive model",
-            "benchmarks/additive.py",
-            predicts=False),
+            "a column of numbers counts as one of two values, and has no shape in an additive model, if its "
+            "mean square about its mean is at least this share of that of cells at the two ends of the "
+            "bounds with the same mean", "benchmarks/additive.py", predicts=False),
     Default("solvers.standardised.COLUMN_STRETCH", 4.0,
             "columns are selected by products of cells, in units of three standard deviations, times this "
             "factor: with the constant, slopes and squares within 1.5 standard deviations are not clipped",
@@ -264,13 +263,14 @@ _LISTED = (
             "where records are few, the second where they are many and, at least, for standard errors",
             "benchmarks/small.py", predicts=False),
     Default("solvers.scaled_target.LONG_ROOM", 1.5,
-            "most that a long tail widens this clip where records are few. With 2.5 standard deviations 4 of "
-            "30 fits of ames at epsilon 4 were no better than a constant (R^2 of others .83): noise had made "
-            "the tail look long", "benchmarks/long_tails.py", predicts=False),
-    Default("solvers.scaled_target.LONG_RESIDUAL", 4.0,
-            "the same for targets with long tails where records are many and columns are standardised: "
-            "R^2 rises by 0.005 to 0.02 in five of six cells, and 6 costs 0.02 on blogfeedback",
+            "largest factor by which a long tail widens the clip of residuals where records are few. When "
+            "they were clipped at 2.5 standard deviations, 4 of 30 fits of ames at epsilon 4 were no better "
+            "than a constant (R^2 of the others: .83), because noise had made the tail look long",
             "benchmarks/long_tails.py", predicts=False),
+    Default("solvers.scaled_target.LONG_RESIDUAL", 4.0,
+            "residuals of targets with long tails are clipped at this many standard deviations where "
+            "records are many and columns are standardised: R^2 rises by 0.005 to 0.02 in five of six "
+            "cells, and 6 costs 0.02 on blogfeedback", "benchmarks/long_tails.py", predicts=False),
     Default("solvers.scaled_target.ENOUGH", 30.0,
             "least n mu for a model other than the mean of the target, where columns are not standardised",
             "benchmarks/small.py", predicts=False),
@@ -341,9 +341,9 @@ _LISTED = (
             "of the Hessian's share, for R² or pseudo-R²: three sums, whose noise does not grow with the "
             "number of features", "benchmarks/interval_coverage.py", predicts=False),
     Default("solvers.one_step.WIDE", (6.0, 1.0),
-            "reach of cells for linear, logistic, count, amount and share models, and stretch of rows for "
-            "the first two: clipped cells bias them; gradients of longer rows are clipped, which causes "
-            "little bias",
+            "with standard errors: standard deviations at which linear, logistic, count, amount and share "
+            "models clip cells, because clipped cells bias them; and the length of rows of the first two, "
+            "over that which few rows exceed, beyond which gradients are clipped, which causes little bias",
             "benchmarks/intervals.py", predicts=False),
     Default("solvers.one_step.FARTHEST", 16.0,
             "largest reach of cells where records are many: clipped cells bias coefficients of skewed "
@@ -511,14 +511,14 @@ _LISTED = (
             "value of the constant feature beside features in [-1, 1]",
             "not measured: the unit of the features", predicts=False),
     Default("estimators.planning.CLASS_ROWS", (0.65, 0.3),
-            "of two and of several classes, where columns are not standardised: norm of rows over that of "
-            "their bounds", "benchmarks/labels.py", predicts=False),
+            "norm to which rows are shrunk if columns are not standardised, over the largest that bounds "
+            "allow: for two classes, and for more", "benchmarks/labels.py", predicts=False),
     Default("estimators.planning.STRETCH", (0.6, 60.0, 300.0),
-            "of two classes whose columns are standardised: rows are shrunk to 0.6 of their usual length if "
-            "n mu is below 60 for each feature, and to the whole of it above 300",
-            "benchmarks/labels.py", predicts=False),
+            "standardised rows of two classes are shrunk to 0.6 of their usual length if n mu/d is below "
+            "60, and to their usual length if it is above 300", "benchmarks/labels.py", predicts=False),
     Default("estimators.planning.CLASS_INTERCEPT", 0.3,
-            "value of the constant feature beside such rows", "benchmarks/labels.py", predicts=False),
+            "largest value of the constant feature of classifiers whose columns are not standardised",
+            "benchmarks/labels.py", predicts=False),
     Default("estimators.planning.INTERCEPT_BESIDE_UNIT_ROWS", 0.5,
             "beside rows of norm 1 a constant feature of 1 adds 41 % to the norm and so to the noise, one "
             "of 0.5 adds 12 %", "benchmarks/accuracy.py", predicts=False),
@@ -610,10 +610,10 @@ _LISTED = (
             "normal scores at which maps end", "not measured: the reach of standardised cells",
             predicts=False),
     Default("estimators.private_maps.TAIL_REACH", (6.0, 16.0, 200.0),
-            "least and most normal scores at which columns are clipped whose tails predict that of the "
-            "target, and records over the noise multiplier of the histograms from which on they grow in "
-            "proportion. With 6 for all, R^2 of blogfeedback at epsilon 4 is .20 for .24; with 16 for all, "
-            "that of doctor visits at epsilon 1 and wide bounds is .08 for .11",
+            "columns whose tails predict that of the target are clipped at 6 normal scores if n over the "
+            "noise multiplier of the histograms is at most 200, and otherwise in proportion to it, up to "
+            "16. With 6 for all tables, R^2 of blogfeedback at epsilon 4 is .20 instead of .24; with 16 for "
+            "all, that of doctor visits at epsilon 1 with wide bounds is .08 instead of .11",
             "benchmarks/preprocessing.py", predicts=False),
     Default("estimators.private_maps.POOLED_SHARE", 0.02,
             "of mu^2 for one histogram of the cells of all columns, where the fit does not standardise",
@@ -755,9 +755,9 @@ _LISTED = (
             "least standard error of a cell, in units of the noise on its cells of two attributes",
             "benchmarks/answer_intervals.py", predicts=False),
     Default("queries.mean_errors.INTERACTIONS", (1e-2, 4e-4, 1e-4),
-            "variance of a population's interactions in functions of variance 1, if single attributes, pairs "
-            "or triples were measured: tables of one attribute more are covered in 95 to 97 %",
-            "benchmarks/answer_intervals.py", predicts=False),
+            "variance of a population's interactions that were not measured, in functions of variance 1, if "
+            "single attributes, pairs or triples were: 95 to 97 % of the cells of tables of one attribute "
+            "more are covered", "benchmarks/answer_intervals.py", predicts=False),
     Default("queries.answer_intervals.SHRINKAGE", 2.0,
             "part of the squared shrinkage, beyond that of noise, that is added to the variance of a number",
             "benchmarks/answer_intervals.py", predicts=False),
