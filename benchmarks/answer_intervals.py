@@ -9,8 +9,9 @@ bins of a number; a table has as many of its first columns as have 2^14 cells to
 seed with the warm start is asked random queries, without comparisons, so that every answer is the
 histogram's. The truth is the answer on the records themselves. With ``--persons`` one to twelve rows in turn
 are a person. With ``--order 2`` no engine measures triples, as engines with many levels do not, so that
-tables of three attributes show the interactions that pairs leave out; with ``--order 1`` no pairs. Cells of
-tables are also counted by the true number of people, since small cells are the least accurate ones.
+tables of three attributes show the interactions that pairs leave out; with ``--order 1`` none
+measures pairs either. Cells of tables are also counted by the true number of people, since small cells are
+the least accurate ones.
 
 The width is the median of half of an interval over 1.96 times the root mean square error of that kind of
 query: 1 where errors are normal and known, and at most 2 is wanted. Coefficients of regressions with a coded
@@ -247,7 +248,9 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=10)
     parser.add_argument("--epsilons", type=float, nargs="+", default=[1.0, 4.0])
     parser.add_argument("--persons", action="store_true", help="several rows are a person")
-    parser.add_argument("--order", type=int, choices=(1, 2, 3), default=3, help="measure no more attributes")
+    parser.add_argument(
+        "--order", type=int, choices=(1, 2, 3), default=3, help="most attributes in one measured table"
+    )
     parser.add_argument("--dry", action="store_true", help="write no figures")
     options = parser.parse_args()
     usual = engine_plan.marginal_order

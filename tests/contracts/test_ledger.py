@@ -137,7 +137,7 @@ def test_a_refused_score_is_not_said_to_need_less_than_is_left(ledger):
     assert refused.value.requested < left
     assert "but only" not in str(refused.value)
     assert f"One more Gaussian release could have {left:g}." in str(refused.value)
-    assert "of this kind, such as a score, costs more" in str(refused.value)
+    assert "of this kind, such as a score, costs more than a Gaussian one" in str(refused.value)
 
 
 def test_the_same_decimal_fraction_fits_as_often_as_it_should(ledger):

@@ -77,7 +77,7 @@ def test_an_old_ledger_spends_nothing_where_its_witness_was_lost(tmp_path, place
     ids=["answer", "note", "freeze", "close"],
 )
 def test_a_copy_that_lacks_only_the_newest_entry_is_noticed(tmp_path, place, write):
-    """Whatever it says: an answer, how much of a charge was used, or that the account takes no charges."""
+    """Whatever it is: an answer, how much of a charge was used, or that the account takes no charges."""
     path = tmp_path / "ledger.db"
     account = Ledger(path, witness=place).create("people", **CAP)
     account.charge(STEP, purpose="release", key="paid")

@@ -239,7 +239,7 @@ def drawn(monkeypatch):
 
 @pytest.mark.parametrize("name", FITS)
 def test_counts_before_a_fit_draw_noise(name, drawn):
-    """A fit that read exact counts would give the right answers to the right questions, and draw nothing."""
+    """Exact counts look like noisy ones: only the draws show that there is noise."""
     model, X = FITS[name]
     model = model.fit(X, np.tanh(X[:, 0] - 1))
     before = [stage.mechanism for stage in model.plan_.before]

@@ -197,7 +197,7 @@ def test_rows_of_two_classes_are_short_where_columns_are_not_standardised():
 
 
 def test_short_rows_of_two_classes_find_the_classes_of_few_records():
-    """With rows as they are, the noise of the longest ones that bounds allow hides the signal."""
+    """If rows are not shrunk, noise in proportion to the longest one that bounds allow hides the signal."""
     rng = np.random.default_rng(0)
     y = rng.choice([0.0, 1.0], 3000)
     X = np.clip(0.25 * rng.standard_normal((3000, 12)) + 0.15 * np.outer(2 * y - 1, np.ones(12)), -1, 1)
@@ -231,7 +231,7 @@ def test_the_length_of_rows_is_the_released_one_unless_that_is_noise(noise, foun
 
 
 def test_a_hidden_length_of_rows_is_not_taken_for_a_large_one():
-    """The noise on the length is 1.6 times the length; twice the noise was the least that it counted as."""
+    """The noise is 1.6 times the length; before, the length counted as at least twice its noise."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (1000, 4))
     lengths = []

@@ -153,7 +153,7 @@ def test_a_cold_start_predicts_no_intervals():
 
 
 def test_an_answer_about_attributes_that_were_not_measured_together_says_so(monkeypatch):
-    """Nothing shows a dependence: intervals that said so covered half of the cells of tables of two."""
+    """Intervals that took the attributes for independent covered half of the cells of tables of two."""
     monkeypatch.setattr("dpcvx.queries.engine_plan.MOST_PAIRS", 0)
     engine = QueryEngine(
         SCHEMA, people(0), Budget(1.0, 1e-8), method="warm", check=0, bin_means=0, rng=SeededGenerator(0)

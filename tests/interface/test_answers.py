@@ -246,8 +246,8 @@ def test_an_interval_that_stops_at_nobody_is_shown_by_its_ends():
 
 
 def test_a_regression_on_bins_says_what_its_intervals_leave_out():
-    """Delays of flights: 1.02 minutes for one more on the numbers, [0.92, 0.99] on their bins."""
-    words = "its intervals do not include the error of that"
+    """Delays of flights: the slope was 1.02 on the numbers, and its interval on the bins [0.92, 0.99]."""
+    words = "its intervals do not include this error of binning"
     assert words in reading_note(Regression("sex", ("age",)), SCHEMA)
     assert words in reading_note(Regression("age", ("region",), loss="squared"), SCHEMA)
     assert words not in reading_note(Regression("sex", ("region",)), SCHEMA)

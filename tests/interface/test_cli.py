@@ -516,7 +516,7 @@ def test_a_plan_takes_the_labels_that_a_fit_takes(folder, run):
 
 
 def test_labels_of_a_model_of_numbers_are_refused_as_labels(folder, run):
-    """The file declares bounds of the target: it was said to be declared with the two levels."""
+    """The message said that the target, which has bounds in the file, was declared with the two levels."""
     numbers = "--model linear --epsilon 1 --bounds bounds.toml --target income --classes 2,3"
     for command in (f"plan --n 400 {numbers}", f"fit people.csv {numbers} --out model.json"):
         code, _, err = run(command)

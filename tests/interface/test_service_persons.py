@@ -287,7 +287,7 @@ def test_a_changed_file_is_not_said_to_be_without_effect_where_it_is_measured(fo
 
 
 def test_too_many_cells_for_persons_open_no_account(folder):
-    """Its cap could not be changed any more."""
+    """The cap of an account that is open cannot be changed."""
     many = WITHOUT_BINS.replace("bins = 4", "bins = 5000") + "bins = 9999\n"
     (folder / "declared.toml").write_text(many)
     with pytest.raises(Incompatible, match=r"150,030,000 cells.* weight \(10000\), age \(5001\), sex"):

@@ -74,7 +74,7 @@ def test_a_source_that_cannot_be_mapped_is_refused_before_the_charge(account):
 
 @pytest.mark.parametrize(("width", "high"), [(1.0, 1e160), (1.0, 1e-160), (1e160, 1.0), (1e-160, 1.0)])
 def test_units_whose_squares_are_no_numbers_are_refused_before_the_charge(account, width, high):
-    """Small ones had standard errors of 0 and p-values of 0.000; large ones ended in an unexpected error."""
+    """In small units standard errors and p-values were 0; large ones ended in an unexpected error."""
     X = np.linspace(-width, width, 60).reshape(30, 2)
     model = dp.PrivateLinearRegression(
         epsilon=1.0,

@@ -36,7 +36,7 @@ LARGE_DELTA = (
     " A delta of {delta:.3g} is not below 1/n ({least:.2g} for {units}) and promises little: publishing each "
     "{noun} in full with probability {delta:.3g} would satisfy it, about {published} in all."
 )
-MOST_UNITS = 10**15
+MOST_UNITS = 10**15  # n is read from an untrusted file: an integer of many digits is too large for a float
 ABOUT_QUESTION = ("question", "count", "sensitivity", "noise", "answers")
 
 

@@ -125,7 +125,7 @@ def _propose(out: Path, data: Path, form: Any, target: str | None, sep_given: bo
     marks = {mark: sum(name.count(mark) for name in names) for mark in SEPARATORS if mark != used}
     mark = max(marks, key=lambda each: marks[each])
     doubtful = len(names) == 1 or not sep_given
-    if data.suffix == ".csv" and doubtful and marks[mark] >= len(names):  # more than separate the names
+    if data.suffix == ".csv" and doubtful and marks[mark] >= len(names):  # more often than the separator
         word = SEPARATORS[mark]
         right = "" if len(names) == 1 else f", or --sep {SEPARATORS[used]} if that is right"
         raise WrongValue(

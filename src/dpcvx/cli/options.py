@@ -97,7 +97,7 @@ IN_FILE = {
     "categories": "[categories]",
     "groups": "[groups]",
 }
-NOTES = {"check=": "--check ", "uncertainty=": "--uncertainty "}  # parameters that notes of plans name
+NOTES = {"check=": "--check ", "uncertainty=": "--uncertainty "}  # parameters named in notes of plans
 PHRASES = NOTES | {
     " or None": "",
     "None or a ": "a ",

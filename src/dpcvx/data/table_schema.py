@@ -394,8 +394,9 @@ class TableSchema:
         if self.person in columns:
             raise WrongValue(
                 f"The schema says that column {self.person!r} holds the ids of persons: fit or read a table "
-                f"with person={self.person!r}, so that all rows of a person are protected together. If every "
-                "row is a different person, declare the column as ignored."
+                f"with person={self.person!r}, and give a query engine the ids as groups, so that all rows "
+                "of a person are protected together. If every row is a different person, declare the column "
+                "as ignored."
             )
         if self.weight in columns:
             raise WrongValue(

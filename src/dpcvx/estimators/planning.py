@@ -366,11 +366,11 @@ class Planning(Parameters):
         return ball and problem.loss.affine and not self.uncertainty
 
     def _with_short_rows(self, problem: Problem, intercept: float, budget: Budget) -> tuple[Problem, float]:
-        """Return the problem of classes whose rows are shrunk to a usual norm, and its intercept.
+        """Return a classifier's problem with rows shrunk to a usual norm, and its intercept.
 
         The noise is in proportion to that norm, and usual rows are much shorter than the longest ones that
         bounds allow. If all rows are longer than the norm, signal and noise shrink together. The constant
-        feature is not shrunk.
+        feature is not shrunk. Other problems are returned as they are.
         """
         two = self._predicts_two_classes(problem, budget)
         classes = self._is_free and problem.is_round and (two or problem.loss.joint)
@@ -384,7 +384,7 @@ class Planning(Parameters):
         return dataclasses.replace(problem, bounds=bounds), intercept
 
     def _predicts_two_classes(self, problem: Problem, budget: Budget) -> bool:
-        """Whether rows are people of one of two classes, and not each several questions about a person."""
+        """Whether the target is one of two classes, and each record is one row of the fit."""
         return _has_two_classes(problem, budget) and not self._several_rows
 
     def _wrap_solvers(self, solvers: tuple[Solver, ...], problem: Problem) -> tuple[Solver, ...]:
@@ -569,10 +569,10 @@ class Planning(Parameters):
 
 
 def _stretch(n: int, budget: Budget, features: int) -> float:
-    """Return the length of standardised rows of two classes, over their released length.
+    """Return the length to which standardised rows of two classes are shrunk, over their released length.
 
-    Shorter rows need less noise, and a row that is shrunk keeps its direction. With many records, where there
-    is little noise, rows keep their length as well.
+    Shorter rows need less noise, and a row that is shrunk keeps its direction. With many records there is
+    little noise, and rows keep their length too.
     """
     least, few, many = STRETCH
     records = n * gaussian_mu(budget.epsilon, budget.delta) / budget.neighbours.rows / features

@@ -239,8 +239,8 @@ def release_maps(
 def _tail_reach(mechanism: NoisyCounts) -> float:
     """Return the normal scores at which columns are clipped if their tails predict that of the target.
 
-    Far cells of few records say little. If records are many, they are kept, since the dependence goes on
-    there, unless the bounds are far too wide.
+    It grows with the number of records: a few cells far out say little about the dependence there, and many
+    are evidence that it continues.
     """
     least, most, few = TAIL_REACH
     return min(max(least * mechanism.n / mechanism.noise_multiplier / few, least), most)

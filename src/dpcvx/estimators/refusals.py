@@ -75,7 +75,7 @@ def check_parameters(model: Parameters, stated: Declarations) -> None:
 
 
 def check_units(columns: Columns, target: Target) -> None:
-    """Refuse standard errors in units in which squares of coefficients are no numbers beside 0.
+    """Refuse standard errors in units in which squares of coefficients overflow or underflow.
 
     `columns`, `target`: as declared; public.
     """

@@ -651,8 +651,8 @@ class Account:
             reason = f"One release has taken the whole of account {self.name!r}."
         elif asked <= left:
             reason = (
-                "A release of this kind, such as a score, costs more beside what was charged before, and "
-                "does not fit."
+                "Together with what was charged before, a release of this kind, such as a score, costs more "
+                "than a Gaussian one of the same epsilon, and does not fit."
             )
         elif planned is not None and planned.delta > cap.delta > 0 and planned.epsilon <= left:
             reason = (

@@ -127,7 +127,7 @@ def _changes(new: PeopleSketch, declared: Declared, old: PeopleSketch, said: Dec
     if share >= SOME:
         return [
             f"changed file: about {share:.0%} of the {declared.unit}s are those of the last start. "
-            "Measurements of earlier starts were made on the earlier file; a server that goes on uses them"
+            "A server that continues still uses earlier measurements, which were made on the earlier file"
         ]
     return [
         f"other people: about {share:.0%} of the {declared.unit}s are those of the last start. Give another "

@@ -334,7 +334,7 @@ def _bound_rows(bounds: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def doubts_about_data(bounds: Mapping[str, Any]) -> list[str]:
-    """Return what a fit warns of besides its check: columns that may be empty or in another unit."""
+    """Return sentences about columns that may be empty or in another unit, from released numbers."""
     return [*doubts_about_columns(bounds), *doubts_about_units(bounds)]
 
 

@@ -30,7 +30,7 @@ BINDING = (
     "the radius of the set of coefficients is reached: they are shrunk towards 0{}. Ask again with a larger "
     "radius: radius=, --radius on the command line, or Advanced on the page"
 )
-UNCALIBRATED = ", and their intervals need not hold the coefficients of a larger radius"
+UNCALIBRATED = ", and their intervals may not contain the coefficients of a larger radius"
 SEPARATED = (
     "Nearly all people at some levels have the same label: the few others decide such large coefficients, "
     "and their intervals are long. Leave these attributes out, or join levels."
@@ -360,8 +360,8 @@ INDEPENDENT = (
     "other"
 )
 BINNED = (
-    "a regression does not see how numbers differ inside their bins, and its intervals do not include the "
-    "error of that"
+    "a regression does not see how numbers vary inside their bins, and its intervals do not include this "
+    "error of binning"
 )
 OWN_FIT = "fitted to its own attributes: other answers about some of them may differ by a part of the noise"
 
@@ -438,7 +438,7 @@ def _coding_note(query: Query, schema: Schema, bins_measured: bool) -> str:
 
 
 def _has_bins(query: Query, schema: Schema) -> bool:
-    """Whether a regression uses a number, of which it knows the bin only."""
+    """Whether a query is a regression whose target or features include a number, known by its bin alone."""
     if not isinstance(query, Regression):
         return False
     return isinstance(schema[query.target], Binned) or any(

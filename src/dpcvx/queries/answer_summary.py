@@ -184,8 +184,8 @@ NO_TEST = (
     "interval contains 0. Use the interval, which also allows for errors that are not normal."
 )
 PLUS_MINUS = (
-    "Numbers of people, with half of the length of their interval, or with both of its ends where the number "
-    "is not in its middle."
+    "Numbers of people, each with half of the length of its interval, or with both ends of an interval that "
+    "is not symmetric."
 )
 
 
@@ -221,7 +221,7 @@ class AnswerComparison(Printable):
         heads = ("first", "low", "high", "second", "low of second", "high of second", "difference")
         columns = (Column(""), *(Column(head, shown_number) for head in heads), Column("intervals"))
         note = (
-            "Both answers may rest on the same released numbers, so that their errors are correlated, and "
+            "Both answers may rest on the same released numbers. Their errors may then be correlated, and "
             "the error of a difference is not known. Intervals that do not meet show a difference."
         )
         return ResultTable(COMPARISON, self._facts(), columns, tuple(rows), (note, *self._notes()))

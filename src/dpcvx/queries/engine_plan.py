@@ -68,7 +68,7 @@ def engine_facts(
 def usual_facts(
     schema: Schema, n: int, budget: Budget, *, check: float = CHECK, persons: str | None = None
 ) -> dict[str, Any]:
-    """Return the facts of an engine whose other settings are the usual ones, as a server's are."""
+    """Return the public facts of an engine whose other settings are the defaults, as those of a server."""
     universe = Universe(schema)
     return engine_facts(
         universe,

@@ -46,7 +46,7 @@ class PropagatedNoise:
     error: float | None  # expected excess loss of a regression by noise alone, if known
     covariance: Vector | None  # by the noise of the measurements, if known
     inverse: Vector | None = None  # inverse Hessian of a regression at the answer; see `inverse_hessian`
-    unmeasured: Vector | None = None  # by interactions that nobody measured
+    unmeasured: Vector | None = None  # by interactions that were not measured
     sampling: Vector | None = None  # over samples of as many units from a population
     # difference from the answer that the released means give without the penalty of the fit, to first order,
     # and the covariance of this difference if it is noise alone

@@ -270,13 +270,13 @@ def check_units(universe: Universe, persons: bool) -> None:
             f"The schema has {_short(universe.n_cells)} cells; persons with several rows are served up to "
             f"{LARGEST_UNIVERSE:,}. Beyond, every answer would read all rows, and its time would show how "
             "many there are, which is private. Leave columns out, join levels or widen bins: the number of "
-            "cells is the product of all levels and bins, of which most are in "
+            "cells is the product of the levels and bins of all attributes. The largest are "
             f"{', '.join(f'{name} ({sizes[name]})' for name in largest)}."
         )
 
 
 def _short(number: int) -> str:
-    """Return a number of cells, which may have dozens of digits."""
+    """Return a number of cells for a message: if it has many digits, a power of ten."""
     return f"{number:,}" if number < 10**12 else f"about 10^{math.log10(number):.0f}"
 
 

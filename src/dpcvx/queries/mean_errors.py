@@ -26,7 +26,7 @@ class Moments:
     """Predicted errors of the means of k functions. A root R stands for the covariance R^T R."""
 
     noise: Vector  # root: by the noise of the measurements
-    unmeasured: Vector  # root: by interactions that nobody measured
+    unmeasured: Vector  # root: by interactions that were not measured
     # difference from the mean that the released means give without the penalty of the fit, (k,), and the root
     # of the covariance of this difference if it is noise alone
     shrinkage: Vector
@@ -35,11 +35,11 @@ class Moments:
 
 
 def interaction_variance(n: int, order: int) -> float:
-    """Return the predicted variance of an interaction of more attributes than a release measured.
+    """Return the predicted variance of interactions of more attributes than were measured together.
 
     By chance a sample of n units has interactions of variance 1/n in every function. `INTERACTIONS` is the
-    variance of those that a population usually has. It does not fall with n, so that they are most of the
-    error where there are many records.
+    usual variance of those of a population. It does not fall with n, and is most of the error if there are
+    many records.
 
     `order`: largest number of attributes in one statistic of the release.
     """
@@ -63,7 +63,7 @@ class MeanErrors:
 
     `query`: whose cells the functions have; `measurements`: those of the first release, used if all their
     attributes are attributes of the query or of corrections that share some with it; `interactions`: variance
-    of interactions that were not measured, 0 if all cells were; `cell_noise`: standard deviation of the noise
+    of interactions that were not measured, 0 if none are left; `cell_noise`: standard deviation of the noise
     on the share of each of the query's cells.
     """
 

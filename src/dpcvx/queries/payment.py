@@ -100,9 +100,9 @@ class Payment:
 
 
 def differences_from_paid(account: Account, facts: Mapping[str, Any]) -> str:
-    """Say in what an engine of these facts differs from those that an account has paid for.
+    """Say in which public facts an engine differs from every one that an account has paid for.
 
-    Empty if it continues one of them, or if the account has paid for none.
+    Empty if it continues one of them, or if the account has paid for none whose facts are known.
     """
     return Payment(account, facts).differences()
 

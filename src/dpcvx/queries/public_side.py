@@ -94,12 +94,12 @@ class PublicSide:
             deviation = self._plan.start.noise * math.sqrt(self._plan.universe.n_cells / len(weights))
         theta = compiled.answer(weights)
         public = PublicAnswer(compiled, theta)
-        if self._plan.start is None or self._certificates:  # whose errors are not followed
+        if self._plan.start is None or self._certificates:  # their errors are not propagated
             return public, PropagatedNoise(None, None)
         inside = self._local.inside(compiled.attributes) if self._local is not None else self._warm
         released = inside if not self._measured else self._warm, self._measured
         n, order = self._plan.n, self._order
-        variance = interaction_variance(n, order) if order else 0.0  # a noisy histogram measures all
+        variance = interaction_variance(n, order) if order else 0.0  # a noisy histogram measures all cells
         noise = propagate(
             compiled, self.histogram, theta, *released, n=n, interactions=variance, cell_noise=deviation
         )

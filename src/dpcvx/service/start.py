@@ -207,7 +207,7 @@ def _open_declared(settings: ServiceSettings) -> ServedTable:
         words.append(
             f"The schema says that column {declared.weight!r} holds survey weights, which queries do not "
             "use: all people count alike, so that answers are about these records and not about the "
-            "population that the weights stand for. To serve it so, write  "
+            "population that the weights stand for. To serve the table without them, write  "
             f'no_queries = ["{declared.weight}"]  before the first section of the schema.'
         )
     left_out = (
@@ -312,9 +312,9 @@ def _check_before_paying(
 ) -> None:
     """Stop a start that would charge an account for something that its owner may want to change first.
 
-    All of it follows from the settings, the schema, the number of people and the budget. An account that has
-    paid for this server goes on; one that has paid for another is told in what they differ, since a second
-    one would be charged to what is left.
+    Whether it stops depends on public facts alone: settings, schema, number of people and budget. An account
+    that has paid for this server continues. If it has paid for another, the error names what differs, because
+    a second server would be charged to the budget that is left.
     """
     if settings.accept_warnings:
         return

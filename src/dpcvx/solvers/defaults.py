@@ -331,8 +331,9 @@ _LISTED = (
             "usual standard deviation of the log-odds of a class, over tables", "benchmarks/labels.py",
             predicts=False),
     Default("solvers.label_share.FAINT", 1.5,
-            "a class may be empty if its released share is below this many standard deviations of its noise: "
-            "an empty one is in 93 % of fits; with 2, five of 25 warnings were of useful models",
+            "a fit warns that a class may be empty if its released share is below this many standard "
+            "deviations of its noise, as it is for 93 % of empty classes; with 2, five of 25 warnings were "
+            "of useful models",
             "benchmarks/usefulness.py", predicts=False),
     Default("solvers.one_step.MEAT_SHARE", 0.2,
             "of the Hessian's share, for the meat of the sandwich: it is not inverted, so noise matters less",

@@ -21,18 +21,18 @@ DEVIATION: float = default("solvers.label_share.DEVIATION")
 FAINT: float = default("solvers.label_share.FAINT")
 LARGEST = 6.0  # log-odds of a class with 1 record in 400
 FAINT_CLASS = (
-    "Perhaps nobody is in the {rarer} class: its released share is below {faint:g} times its noise (standard "
-    "deviation {noise:.2g}), and coefficients may be noise alone. Use more records or a larger epsilon, and "
-    "see that labels are spelt and coded as in the data. The budget of this fit is spent."
+    "Perhaps nobody is in the {rarer} class: its released share is below {faint:g} standard deviations of its "
+    "noise ({noise:.2g} each), and coefficients may be noise alone. Check that labels are spelt and coded as "
+    "in the data, or use more records or a larger epsilon. The budget of this fit is spent."
 )
 
 
 @dataclass(frozen=True)
 class LabelShare:
-    """The share of the second of two classes, by released numbers."""
+    """The share of the second of two classes, estimated from released numbers."""
 
     log_odds: float  # of the second class: the posterior mean
-    caution: str | None  # where nobody may be in one of the classes
+    caution: str | None  # a warning if one of the classes may be empty
 
 
 def label_stage(n: int, budget: Budget) -> Stage:

@@ -431,7 +431,7 @@ def with_uncertainty(
                 reach, stretch, shrink = far, WIDE[1], "gradient"
             elif goodness == "log-loss":
                 reach, stretch, shrink = far, WIDE[1], "labels"
-            elif goodness == "deviance":  # rows are shrunk, and cells as far out as in other linear models
+            elif goodness == "deviance":  # nearer clips bias coefficients of skewed columns
                 reach = WIDE[0]
         curved = goodness == "log-loss" and solver.intercept and solver.basis is None
         step = OneStep(

@@ -144,8 +144,8 @@ class TargetScale:
         """Return the units of a fit with this loss.
 
         The residuals of squared loss matter most where a few targets are far from all others. With a long
-        tail the unit is larger, so that they are clipped half as far out again with few records, and at
-        `longest` where records are many.
+        tail the unit is larger, so that they are clipped up to `LONG_ROOM` times as far out if records are
+        few, and at `longest` standard deviations if they are many.
 
         With another link nothing is centred, because the model is one of the mean itself; descent starts at
         the mean. Shares keep their unit. The unit of amounts is 1.5 standard deviations, or the mean if that

@@ -39,7 +39,7 @@ __all__ = ["Standardised", "doubtful_columns"]
 FEATURE_SHARE: float = default("solvers.standardised.FEATURE_SHARE")
 LENGTH_SHARE: float = default("solvers.standardised.LENGTH_SHARE")
 LENGTH_SPREAD: float = default("solvers.standardised.LENGTH_SPREAD")
-LEAST_LENGTH = 0.25  # least mean square of rows, over the one that released moments predict
+LEAST_LENGTH = 0.25  # least mean square length of rows, over the one that released moments predict
 REACH: float = default("solvers.standardised.REACH")
 INTERCEPT: float = default("solvers.standardised.INTERCEPT")
 SCORE_SQUARE: float = default("solvers.standardised.SCORE_SQUARE")
@@ -66,9 +66,9 @@ class Standardised(ScaledFit):
     Algorithm: three questions release the mean m of every feature, the mean square s^2 about it, and the root
     mean square length r of the rows (x - m)/s with cells clipped to [-3, 3]. Rows are shrunk to length
     r (1 + 1/sqrt(d)), which few of d independent columns exceed, and scaled to norm 1 together with an
-    intercept. With little noise r is the released length; otherwise it is mostly the length that the mean
-    squares of the cells predict, which is post-processing. The set holds the coefficients of these rows. New
-    rows are mapped in the same way: the region is released with the parameter (`Region`).
+    intercept. Without a basis or a public score, r^2 is averaged with its prediction from the mean squares of
+    the cells, weighted by precision, which is post-processing. The set holds the coefficients of these rows.
+    New rows are mapped in the same way: the region is released with the parameter (`Region`).
 
     Means of the features of levels are shares m_j. Their mean squares m_j (1 - m_j) follow from them and are
     not asked. A column of many levels is scaled down, so that it is not longer than a few numbers. A cell
@@ -569,9 +569,9 @@ class Standardised(ScaledFit):
 
 
 def square_of_two(means: Vector) -> Vector:
-    """Return the mean square about m of cells that are -1 or 1 and have mean m, as `NoisyMoments` clips it.
+    """Return the mean square about m of cells that are -1 or 1 and have mean m, with squares clipped at 1.
 
-    (1 - |m|)(1 - m^2/2): the rarer value is 1 + |m| from m, and its square counts as 1.
+    (1 - |m|)(1 - m^2/2): the rarer value is 1 + |m| from m, and `NoisyMoments` clips its square.
     """
     away = np.abs(means)
     return (1 - away) * (1 - away**2 / 2)
@@ -598,11 +598,12 @@ def doubtful_columns(
 
 
 def _mean_square(expected: float, measured: float, noise: float) -> float:
-    """Return the mean square length of rows, by the released one and by what released moments predict.
+    """Return the mean square length of rows: the mean of prediction and release, weighted by precision.
 
-    It is the mean of the two, weighted by their precisions. The error of the prediction is about
-    `LENGTH_SPREAD` of it: clipped cells shorten rows, and noise changes the scale of columns. `noise`:
-    standard deviation of that on the released one.
+    The relative error of the prediction is about `LENGTH_SPREAD`: clipped cells shorten rows, and noise
+    changes the scale of columns. Noise may make the mean small or negative, so that it has a least value.
+
+    `expected`: predicted from released moments; `measured`: released; `noise`: its standard deviation.
     """
     variance = (LENGTH_SPREAD * expected) ** 2
     found = (measured * variance + expected * noise**2) / (variance + noise**2)

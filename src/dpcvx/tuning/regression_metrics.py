@@ -223,7 +223,7 @@ class D2:
         return interval[1] - interval[0] >= MOST_UNSURE
 
     def _whole(self, totals: Vector) -> float:
-        """Deviance of the best constant rate, summed over the rows, over the largest one of a row."""
+        """Deviance of the best constant rate, summed over the rows, over the largest deviance of a row."""
         high, present = self.target[1], max(float(totals[4]) / COUNT_SHARE, 1.0)
         mean, base = (
             min(max(float(each) * high / present, high * LEAST_MEAN), high * (1 - LEAST_MEAN))
@@ -237,7 +237,7 @@ class D2:
 
 
 def _require_number(largest: float, bounds: tuple[float, float]) -> None:
-    """Refuse bounds whose largest error is no number beside 0, before a score of it is charged."""
+    """Refuse bounds whose largest error overflows or underflows, before a score is charged."""
     if not 0 < largest < math.inf:
         raise WrongValue(
             f"The largest error within bounds {show(bounds)} is too large or too small for a number: use "

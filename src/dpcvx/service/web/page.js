@@ -8,10 +8,10 @@ const LARGEST_CHART = 60; // values; more of them are shown in the table alone
 const LONG = 6; // intervals that are longer than this multiple of the median do not decide the scale of a chart
 const LARGEST_HISTOGRAM = 2 ** 24; // cells; where there are more, answers come from the released tables
 const LONG_NAME = 14; // letters of a name from which its column has a least width
-const MANY = 20; // attributes from which the form has a search
+const MANY = 20; // attributes; if there are more, the form has a search
 const PAGE = 50; // earlier queries that are shown at once
 const SHRUNK = "the radius of the set of coefficients is reached"; // begins a note of an answer
-const WIDER = 4; // times the radius of such an answer in the next query that the page offers
+const WIDER = 4; // radius that the page then offers, over that of the answer
 const TABS = ["ask", "data", "history", "synthetic", "promise"];
 let key = sessionStorage.getItem("key") || "";
 let schema = null;
@@ -239,7 +239,7 @@ function arrangeFields() {
   if ($("loss").selectedOptions[0]?.disabled) $("loss").value = "squared";
 }
 
-// Shows the attributes that have the words of the search, and those that are ticked.
+// Shows the attributes that contain the text of the search, and those that are ticked.
 function findFeatures() {
   const wanted = $("feature-search").value.trim().toLowerCase();
   for (const label of $("features").children) {
@@ -448,7 +448,7 @@ async function present(part, name, answer) {
   history.replaceState(null, "", `#answer/${name}`);
 }
 
-// A button that asks again where the set shrinks the coefficients, for queries that the form can show.
+// Adds a button that asks again with a larger radius if the set shrinks the coefficients, for queries that the form can show.
 function offerWider(part, { query, note }) {
   const radius = Math.min(WIDER * query.radius, schema.largest_radius);
   const plain = typeof query.loss === "string" && typeof query.set === "string" && !query.l2;
@@ -458,7 +458,7 @@ function offerWider(part, { query, note }) {
     $("radius").value = radius;
     $("query").requestSubmit();
   };
-  part.querySelector("h2").after(make("div", { class: "tools" }, make("button", { type: "button", onclick: again }, `Ask again with radius ${radius}`), make("p", { class: "hint" }, "The radius limits the size of all coefficients together, and shrinks these.")));
+  part.querySelector("h2").after(make("div", { class: "tools" }, make("button", { type: "button", onclick: again }, `Ask again with radius ${radius}`), make("p", { class: "hint" }, "The radius limits the size of all coefficients together, and has shrunk them in this answer.")));
 }
 
 // The table of an answer comes from the service as texts: those that Python and the command line print.
@@ -761,7 +761,7 @@ for (const change of ["change", "input"]) {
     findFeatures();
   });
 }
-$("feature-search").addEventListener("keydown", (event) => event.key === "Enter" && event.preventDefault()); // which would ask
+$("feature-search").addEventListener("keydown", (event) => event.key === "Enter" && event.preventDefault()); // Enter would send the query
 $("formula").addEventListener("input", readFormula);
 for (const change of ["change", "input"]) $("query").addEventListener(change, clearAnswer);
 $("compare").addEventListener("click", compare);
