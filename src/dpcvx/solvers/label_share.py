@@ -21,8 +21,8 @@ DEVIATION: float = default("solvers.label_share.DEVIATION")
 FAINT: float = default("solvers.label_share.FAINT")
 LARGEST = 6.0  # log-odds of a class with 1 record in 400
 FAINT_CLASS = (
-    "Perhaps nobody is in the {rarer} class: its released share is below {faint:g} standard deviations of its "
-    "noise ({noise:.2g} each), and coefficients may be noise alone. Check that labels are spelt and coded as "
+    "Perhaps nobody is in the {rarer} class: its released share is below {faint:g} times its noise (standard "
+    "deviation {noise:.2g}), and coefficients may be noise alone. Check that labels are spelt and coded as "
     "in the data, or use more records or a larger epsilon. The budget of this fit is spent."
 )
 
