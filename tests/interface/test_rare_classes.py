@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import dpcvx as dp
@@ -140,18 +141,29 @@ def test_a_class_whose_share_is_hardly_above_its_noise_may_be_empty(share, rarer
     assert (
         found is None
         if rarer is None and labelled == 1
-        else f"nobody is in the {rarer or 'second'} class" in found
+        else f"share of the {rarer or 'second'} of the two" in found
     )
 
 
 @pytest.mark.parametrize("label", [0, 1])
 @pytest.mark.parametrize("estimator", [dp.PrivateLogisticRegression, dp.PrivateAdditiveClassifier])
-def test_a_fit_to_one_class_says_that_nobody_may_be_in_the_other(label, estimator):
+def test_a_fit_to_one_class_says_that_all_labels_may_be_the_same(label, estimator):
     X = rare(3000)[0]
     given = {"epsilon": 1.0, "bounds": (-4, 4), "classes": ("no", "yes"), "random_state": 0}
     rarer = "first" if label else "second"
-    with pytest.warns(dp.UselessModelWarning, match=f"nobody is in the {rarer} class"):
+    with pytest.warns(dp.UselessModelWarning, match=f"labels are the same.*{rarer} of the two"):
         estimator(**given).fit(X, np.full(3000, given["classes"][label]))
+
+
+def test_a_fit_of_levels_does_not_say_that_a_level_is_empty_which_half_of_all_people_have():
+    """Labels of its rows say whether the level is above each of the seven lower ones."""
+    X = pd.DataFrame(rare(1500)[0][:, :2], columns=["a", "b"])
+    fitted = dp.PrivateOrdinalClassifier(
+        epsilon=0.1, bounds=(-4, 4), classes=tuple(range(8)), standardize=True, random_state=0
+    )
+    with pytest.warns(dp.UselessModelWarning, match="labels of its rows") as heard:
+        fitted.fit(X, np.arange(1500) % 2)
+    assert not any("nobody is in" in str(each.message) for each in heard)
 
 
 def test_log_odds_of_few_records_are_near_0_and_finite_whatever_the_noise():

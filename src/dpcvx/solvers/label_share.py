@@ -21,9 +21,11 @@ DEVIATION: float = default("solvers.label_share.DEVIATION")
 FAINT: float = default("solvers.label_share.FAINT")
 LARGEST = 6.0  # log-odds of a class with 1 record in 400
 FAINT_CLASS = (
-    "Perhaps nobody is in the {rarer} class: its released share is below {faint:g} times its noise (standard "
-    "deviation {noise:.2g}), and coefficients may be noise alone. Check that labels are spelt and coded as "
-    "in the data, or use more records or a larger epsilon. The budget of this fit is spent."
+    "Perhaps all labels are the same: the released share of the {rarer} of the two is below {faint:g} times "
+    "its noise (standard deviation {noise:.2g}), and coefficients may be noise alone. If a record becomes "
+    "several rows, as in models of ordered levels and of periods, these are labels of its rows. Check that "
+    "labels are spelt and coded as in the data, or use more records or a larger epsilon. The budget of this "
+    "fit is spent."
 )
 
 
@@ -32,7 +34,7 @@ class LabelShare:
     """The share of the second of two classes, estimated from released numbers."""
 
     log_odds: float  # of the second class: the posterior mean
-    caution: str | None  # a warning if one of the classes may be empty
+    caution: str | None  # a warning if all labels may be the same
 
 
 def label_stage(n: int, budget: Budget) -> Stage:
@@ -57,7 +59,7 @@ def measure_log_odds(stage: Stage, ask: Asking) -> LabelShare:
     b = np.linspace(-LARGEST, LARGEST, 481)
     fit = ((np.tanh(b / 2) - mean / labelled) * labelled / mechanism.noise) ** 2 + (b / DEVIATION) ** 2
     weights = np.exp((fit.min() - fit) / 2)
-    # The share of the rarer class is (1 - |mean|)/2 of the records with a label, and so is its noise.
+    # The share of the rarer label is (1 - |mean|)/2 of the records with a label, and so is its noise.
     noise = mechanism.noise / (2 * labelled)
     faint = (1 - abs(mean) / labelled) / 2 < FAINT * noise
     caution = (
