@@ -160,6 +160,18 @@ def test_several_targets_and_several_classes(parquet, people):
         same_fit(kind, shards, people.select(["age"]), people["sex"], declared)
 
 
+@pytest.mark.parametrize("labels", [("no", "yes"), ("no", "yes", "both")])
+def test_rows_that_are_shrunk_keep_their_constant_feature_in_shards_too(tmp_path, labels):
+    """With few records, rows at the corners of their bounds are too long for a fit of classes."""
+    rng = np.random.default_rng(3)
+    X = pa.table({f"x{j}": np.sign(rng.normal(size=N)) for j in range(40)})
+    y = pa.array(rng.choice(labels, N).tolist())
+    table, declared = X.append_column("y", y), {"bounds": (-1, 1), "classes": labels}
+    shards = dpcvx.from_arrow(table, target="y", store=tmp_path / "shards", **declared)
+    model = same_fit(dpcvx.PrivateLogisticRegression, shards, X, y, declared, delta=1e-5)
+    assert "shrunk to l2 norm" in model.privacy_statement_.bounds["enforced"]
+
+
 def test_predictions_and_scores_of_shards_are_refused_with_what_to_give(parquet, people, tmp_path):
     shards = dpcvx.from_parquet(parquet, **LABELS, **NUMBERS)
     model = dpcvx.PrivateLogisticRegression(epsilon=1.0, random_state=5).fit(shards)

@@ -137,10 +137,8 @@ class Arrays:
             enforced, wanted = (integer_bounds(each, self.d) for each in (self._bounds, bounds))
             if enforced[0] <= wanted[0] and enforced[1] <= wanted[1]:
                 return self
-        held = self.records()
-        return self._again(
-            replace(held, rows=enforce(self._whole_rows(), bounds), step=1, constant=0), bounds
-        )
+        rows = enforce(self._whole_rows(), bounds, self._extra[1])
+        return self._again(replace(self.records(), rows=rows, step=1, constant=0), bounds)
 
     def sum(self, question: Sum[Answer]) -> Answer:
         """Return an exact sum over all records."""

@@ -203,14 +203,21 @@ class Quantiser:
         return center, scale, (x_inf, row_norm, k_inf, k2)
 
 
-def enforce(rows: Dense | Sparse, bounds: Bounds) -> Dense | Sparse:
-    """Return stored rows with those outside the bounds shrunk into them."""
+def enforce(rows: Dense | Sparse, bounds: Bounds, constant: int = 0) -> Dense | Sparse:
+    """Return stored rows with those outside the bounds shrunk into them.
+
+    `constant`: last feature of every row, 0 for none. It is not shrunk if the bounds have room for it.
+    """
+    intercept = constant * 2.0**-FEATURE_BITS
+    if intercept > bounds.x_inf or (bounds.x_2 is not None and intercept >= bounds.x_2):
+        intercept = 0.0
+    quantiser, d = Quantiser(bounds, intercept=intercept), rows.shape[1] - (intercept > 0)
     if isinstance(rows, Dense):
-        return Quantiser(bounds).quantise(rows.values * 2.0**-FEATURE_BITS)
+        return quantiser.quantise(rows.values[:, :d] * 2.0**-FEATURE_BITS)
     from scipy.sparse import csr_array
 
     values = rows.values * 2.0**-FEATURE_BITS
-    return Quantiser(bounds).quantise(csr_array((values, rows.indices, rows.indptr), shape=rows.shape))
+    return quantiser.quantise(csr_array((values, rows.indices, rows.indptr), shape=rows.shape)[:, :d])
 
 
 def remap(

@@ -262,7 +262,8 @@ def with_levels(levels: Vector, stored: Records) -> Records:
 
 
 def _shrunk(bounds: Bounds, stored: Records) -> Records:
-    return replace(stored, rows=enforce(stored.whole_rows(), bounds), step=1, constant=0)
+    rows = enforce(stored.whole_rows(), bounds, stored.constant)
+    return replace(stored, rows=rows, step=1, constant=0)
 
 
 def _remap_stored(
