@@ -300,10 +300,11 @@ class AdditiveModel(LinearModel):
         intercept: float,
         noise_share: float | None = None,
         joint: float | None = None,
+        path: float = 1.0,
     ) -> tuple[Solver, ...]:
         """Return the solvers; in a set with signs, descent with the schedule of the whole ball."""
         if not isinstance(problem.domain, SignedBall):
-            return super()._candidates(problem, n, budget, intercept, noise_share, joint)
+            return super()._candidates(problem, n, budget, intercept, noise_share, joint, path)
         ball = dataclasses.replace(problem, domain=L2Ball(problem.domain.radius))
         clip = default_clip(ball, n, budget)
         given = None if self.n_iter is None else int(self.n_iter)

@@ -82,6 +82,7 @@ CLASSIFIER_INTERCEPT: float = default("estimators.planning.CLASSIFIER_INTERCEPT"
 INTERCEPT_BESIDE_UNIT_ROWS: float = default("estimators.planning.INTERCEPT_BESIDE_UNIT_ROWS")
 CLASS_ROWS: tuple[float, float] = default("estimators.planning.CLASS_ROWS")
 STRETCH: tuple[float, float, float] = default("estimators.planning.STRETCH")
+CLASS_PATH: float = default("estimators.planning.CLASS_PATH")
 CLASS_INTERCEPT: float = default("estimators.planning.CLASS_INTERCEPT")
 
 # in the note of a plan whose standard errors noise will hide
@@ -213,13 +214,24 @@ class Planning(Parameters):
         if self._is_free and self.standardize == "auto" and not (declared or by_columns):
             pooled = pooled_stages(n, maps, dataset, budget)
         standardize = standardize and not pooled
+        path = 1.0
         if not (standardize or dataset.table.sparse or stated.data_norm):
+            longest = problem.row_norm
             problem, intercept = self._with_short_rows(problem, intercept, budget)
+            if problem.row_norm < longest and not problem.loss.joint:
+                path = CLASS_PATH
         # How full compressed rows are is private; their time and memory are told for usual ones.
         density = min(1.0, USUAL_CELLS / problem.d) if dataset.table.sparse else 1.0
         redundant = _redundant(columns, intercept)
         make = partial(
-            self._plan, problem, n, budget, intercept=intercept, density=density, redundant=redundant
+            self._plan,
+            problem,
+            n,
+            budget,
+            intercept=intercept,
+            density=density,
+            redundant=redundant,
+            path=path,
         )
         if standardize:
             coordinates = self._coordinates(columns, n, budget)
@@ -440,6 +452,7 @@ class Planning(Parameters):
         coordinates: Standardised | None = None,
         density: float = 1.0,
         redundant: Vector | None = None,
+        path: float = 1.0,
     ) -> Plan:
         if coordinates is not None:
             residual = self._residual(coordinates.inner(problem), n, budget)
@@ -453,7 +466,7 @@ class Planning(Parameters):
         joint = None if coordinates is None else joint_clip(inner, coordinates.residual)
         if coordinates is None and self.uncertainty:
             intercept = 0.0  # such a fit does not release the shares of the classes
-        candidates = self._candidates(inner, n, budget, intercept, joint=joint)
+        candidates = self._candidates(inner, n, budget, intercept, joint=joint, path=path)
         if coordinates is not None:
             if self.uncertainty and self.solver == "auto":
                 # Descent takes far records of every loss into account without bias; see `with_uncertainty`.
@@ -522,11 +535,13 @@ class Planning(Parameters):
         intercept: float,
         noise_share: float | None = None,
         joint: float | None = None,
+        path: float = 1.0,
     ) -> tuple[Solver, ...]:
         """Solvers to weigh: those of the planner, or the one that the user names.
 
         `intercept`: value of the constant feature, 0 for none; `noise_share`: most that descent's noise may
-        cost; `joint`: clip of the norm of several scaled residuals.
+        cost; `joint`: clip of the norm of several scaled residuals; `path`: length of a descent, over that
+        for typical rows.
         """
         kept = (problem.d - 1,) if self.fit_intercept else ()  # the intercept is the last feature
         if problem.loss.link != "logit":
@@ -549,6 +564,7 @@ class Planning(Parameters):
                     noise_share=noise_share,
                     phases=phases,
                     kept=kept,
+                    path=path,
                 )
                 for kind in kinds
             )

@@ -52,6 +52,7 @@ def configured(
     noise_share: float | None = None,
     phases: tuple[float, ...] = (),
     kept: tuple[int, ...] = (),
+    path: float = 1.0,
 ) -> Solver:
     """Return a solver with the settings that it has a field for."""
     known = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
@@ -62,6 +63,7 @@ def configured(
         "noise_share": noise_share,
         "phases": phases,
         "kept": kept,
+        "path": path,
     }
     return kind(**{name: value for name, value in given.items() if name in known})
 

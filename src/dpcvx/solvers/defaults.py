@@ -517,6 +517,10 @@ _LISTED = (
     Default("estimators.planning.STRETCH", (0.6, 60.0, 300.0),
             "standardised rows of two classes are shrunk to 0.6 of their usual length if n mu/d is below "
             "60, and to their usual length if it is above 300", "benchmarks/labels.py", predicts=False),
+    Default("estimators.planning.CLASS_PATH", 0.5,
+            "length of a descent with short rows of two classes, over that for typical rows: with 1, 41 of "
+            "123 fits to parts of tables are worse than a constant, instead of 22",
+            "benchmarks/usefulness.py", predicts=False),
     Default("estimators.planning.CLASS_INTERCEPT", 0.3,
             "largest value of the constant feature of classifiers whose columns are not standardised",
             "benchmarks/labels.py", predicts=False),

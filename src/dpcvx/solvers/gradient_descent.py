@@ -93,6 +93,9 @@ class NoisyGradientDescent(Solver):
         Most that the noise may cost by default, over the loss at theta = 0: it limits H. Without it rows of a
         declared length have no such limit, and others have one of a tenth, or of a fifth for a target of
         known standard deviation.
+    path : float
+        Default H, over the one that is best for typical rows: less than 1 for rows of which most are shrunk
+        to the largest norm, which are longer than typical ones.
     phases : tuple of float
         Ends of the phases whose steps have noise of their own, as shares of the steps, the last of them 1.
         Without any, all steps have the same noise.
@@ -107,6 +110,7 @@ class NoisyGradientDescent(Solver):
     noise_share: float | None = field(default=None, repr=False)
     phases: tuple[float, ...] = field(default=(), repr=False)  # the statement has the noise of each
     stride: float = field(default=1.0, repr=False)
+    path: float = field(default=1.0, repr=False)
 
     name: ClassVar[str] = "gradient_descent"
     requires: ClassVar[tuple[type, ...]] = (HasProjection,)
@@ -238,7 +242,7 @@ class NoisyGradientDescent(Solver):
             total, limited = _optimisation(problem, grid) + price * grid**2, True
         if limited:
             longest = min(longest, math.sqrt(self._affordable(problem) / price))
-        return min(float(grid[int(np.argmin(total))]), longest)
+        return self.path * min(float(grid[int(np.argmin(total))]), longest)
 
     def _affordable(self, problem: Problem) -> float:
         """Most excess risk that noise may cost by default."""
