@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from dpcvx import Ledger
 from dpcvx.errors import Incompatible, LedgerDamaged, WrongValue
 from dpcvx.events import ApproxDP
+from dpcvx.ledger import SecretChange
 from dpcvx.ledger.database import engine, entry_table, head_table
 from dpcvx.ledger.witness import FileWitness, Head, StoreWitness, witness_at
 
@@ -64,6 +65,19 @@ def test_an_old_ledger_spends_nothing_where_its_witness_was_lost(tmp_path, place
     assert account.used == 0.0  # reading needs no witness
     assert account.history() == ()
     assert Ledger(path).verify().entries == 1
+
+
+def test_an_old_copy_gives_no_secret(tmp_path, place):
+    """What was kept secret in it may have been used up since."""
+    path = tmp_path / "ledger.db"
+    account = Ledger(path, witness=place).create("people", **CAP)
+    account.keep(SecretChange("run", None, b"threshold"))
+    shutil.copy(path, tmp_path / "old.db")
+    account.charge(STEP, purpose="release")
+    assert account.read_secret("run") == b"threshold"
+    shutil.copy(tmp_path / "old.db", path)
+    with pytest.raises(LedgerDamaged, match="old"):
+        account.read_secret("run")
 
 
 @pytest.mark.parametrize(

@@ -152,7 +152,6 @@ def test_no_two_persons_are_further_apart_in_a_sampled_difference():
         assert any(answer.any() for answer in answers)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("max_rows", [None, 2])
 def test_a_sample_of_persons_has_all_rows_of_each_and_no_others(max_rows):
     generator = np.random.default_rng(3)
