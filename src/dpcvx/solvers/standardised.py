@@ -115,7 +115,9 @@ class Standardised(ScaledFit):
         Whether the model has an intercept. It is the last entry of the answer, for a feature of value 1.
     stretch : float
         Rows are shrunk to this many times that length. With 1 some are, a little, which hardly changes
-        predictions; standard errors of coefficients need rows as they are, and so more.
+        predictions; standard errors of coefficients need rows as they are, and so more. Fits of few records
+        have less noise with a smaller one. Shorter rows have larger coefficients: these are multiplied by a
+        stretch below 1, and new rows are shrunk to the whole length only.
     reach : float
         Cells further than this from their mean are clipped, in deviations. Standard errors need more where
         features are skewed; more makes the length's noise larger.
@@ -511,8 +513,9 @@ class Standardised(ScaledFit):
             caution = LOST_COLUMNS
         kept = d if basis is None else d - len(basis.dropped)
         length = self.stretch * (1 + 1 / math.sqrt(kept)) * largest * math.sqrt(mean_square)
+        shortened = min(self.stretch, 1.0)
         # Where gradients are clipped, rows are not: no row within reach is too long.
-        farthest = length if self.shrink == "row" else self.reach * math.sqrt(d)
+        farthest = length / shortened if self.shrink == "row" else self.reach * math.sqrt(d)
         empty = self._empty(more * moments, more * means.deviations)
         cell_noise = float(more * means.deviations[-1]) if empty else 0.0
         region = Region(m, s, self.reach, farthest, basis, share_noise, empty, cell_noise)
@@ -531,10 +534,11 @@ class Standardised(ScaledFit):
         ask.remap(Quantiser(inner.bounds, 0.0, 1 / (largest * unit), offset, shrink=self.shrink))
 
         if self.limits and basis is not None:
-            plan = replace(plan, problem=limit_shapes(problem, self.limits, basis, units.factor * unit))
+            factor = shortened * units.factor * unit
+            plan = replace(plan, problem=limit_shapes(problem, self.limits, basis, factor))
 
         def back(theta: Vector) -> Vector:
-            weights: Vector = units.factor * unit * theta[: inner.d - self.intercept]
+            weights: Vector = shortened * units.factor * unit * theta[: inner.d - self.intercept]
             offset = units.level + units.factor * INTERCEPT * theta[-1]
             if basis is not None and features is not None:
                 fitted, weights = weights, np.zeros((basis.width, *theta.shape[1:]))
