@@ -90,7 +90,7 @@ def breaks(content):
         (warns, "a message repeats a cell"),
         (loops, "longer than 0.05 s"),
         (executes, "ran os.system"),
-        (swells, "takes too much memory"),
+        pytest.param(swells, "takes too much memory", marks=pytest.mark.long),
         (breaks, "ZeroDivisionError: division by zero"),
     ],
 )

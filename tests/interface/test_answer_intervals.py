@@ -74,6 +74,7 @@ def test_an_interval_of_a_table_is_1_96_standard_errors_on_each_side():
         assert each.high - each.estimate == pytest.approx(1.959964 * each.std_err, rel=1e-5)
 
 
+@pytest.mark.long
 def test_small_cells_of_tables_of_persons_are_covered():
     """Of small cells 75 % were covered: their predicted errors were proportional to the cells."""
     levels = tuple("pqrstu")

@@ -360,6 +360,7 @@ def test_intervals_stay_where_a_measured_table_shows_who_lacks_the_target():
     assert answer.interval_by != "none"
 
 
+@pytest.mark.long
 def test_noise_on_the_share_of_missing_targets_takes_no_intervals_away():
     rng, n = np.random.default_rng(0), 400
     table = {f"a{j}": rng.choice(["0", "1"], n) for j in range(22)}

@@ -1144,6 +1144,7 @@ def test_plan_foretells_standard_errors_in_the_units_of_the_bounds_file(folder, 
         assert run(f"plan --n 20000 --model linear --epsilon 4 --features 2 {option}")[0] == 2
 
 
+@pytest.mark.long
 def test_the_note_of_a_plan_and_its_forecast_have_the_same_facts(run):
     logistic = "plan --n 10000 --model logistic --epsilon 1 --uncertainty 0.1 --features 4"
     assert "say nothing" not in run(logistic)[1]

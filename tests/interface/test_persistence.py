@@ -373,6 +373,7 @@ def test_hostile_content_of_schema_1_is_a_value_error(tmp_path, content, place, 
         load(path)
 
 
+@pytest.mark.long
 def test_a_wide_file_has_no_redundant_numbers(tmp_path):
     d = 2000
     rows = scipy.sparse.random_array((50, d), density=0.01, rng=np.random.default_rng(0), format="csr")

@@ -261,6 +261,7 @@ def test_a_fit_warns_before_it_pays_that_noise_may_hide_errors():
     assert not hasattr(model, "coef_")
 
 
+@pytest.mark.long
 def test_the_note_of_a_plan_uses_the_facts_that_are_given():
     """It spoke of usual records beside a table of a rare class that was hidden in all runs."""
     names = ["a", "b", "c", "d"]
@@ -274,6 +275,7 @@ def test_the_note_of_a_plan_uses_the_facts_that_are_given():
     assert ordered.plan(6000, names, assumed={"share": 0.02}).notes != ordered.plan(6000, names).notes
 
 
+@pytest.mark.long
 def test_the_automatic_share_is_larger_where_it_saves_less_favourable_records():
     """The smallest errors of usual records are those of a tenth; real ones were then six times as large."""
     numbers = {"age": (15, 50), "educ": (0, 20), "children": (0, 15)}

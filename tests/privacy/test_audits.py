@@ -311,6 +311,7 @@ def test_a_part_of_delta_that_gives_canaries_away_stays_below_the_bound(canaries
     assert largest > 1 / 12  # a twelfth of the term would be too little
 
 
+@pytest.mark.long
 def test_guesses_of_randomised_signs_stay_below_the_truth():
     """Each sign is told with chance e^eps / (1 + e^eps): the bound exceeds eps in few of 200 runs."""
     rng, epsilon = np.random.default_rng(4), 2.0

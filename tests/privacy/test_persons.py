@@ -174,6 +174,7 @@ def test_a_sample_of_persons_has_all_rows_of_each_and_no_others(max_rows):
     assert (total(everybody, range(6)) == np.sum(alone, axis=0)).all()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("max_rows", [None, 2])
 def test_a_fit_on_samples_of_persons_is_replaced_without_a_violation(max_rows):
     PLANS["svrg"] = problem(l2=0.1), NoisySVRG(n_epochs=1, n_steps=3, batch=3)

@@ -99,6 +99,7 @@ def test_products_of_columns_leave_them_out():
     assert scores[0] == scores[1]
 
 
+@pytest.mark.long
 def test_lazy_scores_leave_them_out():
     terms = Terms(BOUND, 2**14, N, 2.0**-34, 1e-6, 0.05, 2**21)
     for loss in (dp.Huber(0.3), dp.Logistic()):
