@@ -47,23 +47,27 @@ def median_seconds(client, method, path, tries, **content):
 
 
 def test_wrong_keys_leave_good_ones_their_time(tmp_path):
-    """60 connections with wrong keys made a good key wait 10.5 s instead of 0.08 s."""
+    """60 connections with wrong keys made a good key wait 10.5 s instead of 0.08 s.
+
+    Other tests that run beside this one slow single rounds down; a door that lets wrong keys pass slows all.
+    """
+    slower = []
     with visitor(make_analysts(tmp_path), slot=SLOT, per_minute=10_000) as ann:
         ann.get("/api/v1/schema")
-        idle = {
-            "schema": median_seconds(ann, "GET", "/schema", 60),
-            "question": median_seconds(ann, "POST", "/queries", 10, json=REGRESSION),
-        }
-        with wrong_keys(ann.base_url.port, 60):
-            time.sleep(1)
-            loaded = {
-                "schema": median_seconds(ann, "GET", "/schema", 60),
-                "question": median_seconds(ann, "POST", "/queries", 10, json=REGRESSION),
-            }
-    print({name: (round(idle[name], 4), round(loaded[name], 4)) for name in idle})
-    slack = 0.01  # seconds, by which answers of 3 ms differ while other tests run
-    assert loaded["question"] < 2 * idle["question"] + slack
-    assert loaded["schema"] < 2 * idle["schema"] + slack
+
+        def seconds():
+            schema = median_seconds(ann, "GET", "/schema", 60)
+            return schema, median_seconds(ann, "POST", "/queries", 10, json=REGRESSION)
+
+        for _ in range(3):
+            idle = seconds()
+            with wrong_keys(ann.base_url.port, 60):
+                time.sleep(1)
+                loaded = seconds()
+            slower.append(max(after / before for after, before in zip(loaded, idle, strict=True)))
+            if slower[-1] < 2:
+                break
+    assert min(slower) < 2
 
 
 def bearer(text):

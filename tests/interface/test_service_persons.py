@@ -282,7 +282,7 @@ def test_a_changed_file_is_not_said_to_be_without_effect_where_it_is_measured(fo
     visits.write_text(visits.read_text().replace("P399;", "P398;"))
     _, said = served(monkeypatch, capsys, settings(folder, spend=0.3, accept_warnings=True))
     assert "your data: changed file: about 100%" in said
-    assert "Answers still use" not in said
+    assert "A server that continues still uses earlier measurements" in said  # this one does not continue
     assert len(Ledger(folder / "ledger.db").account("visits").history()) == 2
 
 
