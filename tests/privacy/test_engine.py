@@ -214,7 +214,7 @@ def test_sums_by_cells_are_the_sums_by_rows_to_the_last_bit(loss):
         assert one.any()
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [each for each in METHODS if each != "chosen_pairs"])
 @pytest.mark.parametrize(("epsilon", "n"), [(0.1, 5000), (1.0, 50_000), (4.0, 250_000)])
 def test_everything_that_may_be_asked_is_within_the_budget(method, epsilon, n):
     budget = Budget(epsilon, 1 / n**2)

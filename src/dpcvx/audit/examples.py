@@ -199,6 +199,9 @@ def example_engines(seed: int = 0) -> dict[str, ReplayExample]:
     # Ids have the order of the rows: a table in another order would be of other persons.
     rows_of_one = _tables(table, [n - 2, n - 1], rng)[:-1]
     found["engine: persons"] = (_publish_engine("warm", seed, ids), table, rows_of_one)
+    # Pairs are chosen where there are very many cells.
+    wide = _publish_engine("chosen_pairs", seed, wide=True)
+    found["engine: chosen_pairs"] = (wide, table, _tables(table, [n - 1], rng))
     return found
 
 
@@ -220,18 +223,24 @@ def _tables(table: dict[str, Any], places: list[int], rng: np.random.Generator) 
     return [*found, ("permuted", {name: column[order] for name, column in table.items()})]
 
 
-def _publish_engine(method: str, seed: int, groups: Any = None) -> Callable[[Any], dict[str, Any]]:
+def _publish_engine(
+    method: str, seed: int, groups: Any = None, *, wide: bool = False
+) -> Callable[[Any], dict[str, Any]]:
+    """Return what publishes the answers of an engine.
+
+    `wide`: with further columns that all records share.
+    """
+    more = tuple(Attribute(f"more{j}", ("no", "yes"), "no") for j in range(24 if wide else 0))
+    schema = Schema((*SCHEMA.attributes, *more))
+    budget = Budget(0.5 if wide else 8.0, 1e-5)
+
     def publish(table: Any) -> dict[str, Any]:
+        n = len(table["sex"])
+        table = {**table, **{each.name: np.full(n, "yes", dtype=object) for each in more}}
         with warnings.catch_warnings(record=True) as heard:
             warnings.simplefilter("always")
             engine = QueryEngine(
-                SCHEMA,
-                table,
-                Budget(8.0, 1e-5),
-                groups=groups,
-                method=method,
-                n_queries=20,
-                rng=SeededGenerator(seed),
+                schema, table, budget, groups=groups, method=method, n_queries=20, rng=SeededGenerator(seed)
             )
             answers = engine.ask_many(QUERIES) if method == "offline" else [engine.ask(q) for q in QUERIES]
         return {

@@ -117,6 +117,14 @@ def serve(
             max=1.0,
         ),
     ] = None,
+    choose_pairs: Annotated[
+        bool,
+        typer.Option(
+            "--choose-pairs",
+            help="Measure few pairs of columns, chosen with noise, in place of all pairs: for very many "
+            "columns of few people, where a few pairs depend strongly on each other.",
+        ),
+    ] = False,
     accept_warnings: Annotated[
         bool,
         typer.Option(
@@ -161,6 +169,7 @@ def serve(
             population=population,
             person=person,
             persons=persons,
+            choose_pairs=choose_pairs,
             accept_warnings=accept_warnings,
             form=partial(FormOptions(sep, decimal, encoding, line_breaks, sheet).form, data),
         )

@@ -99,7 +99,7 @@ class Answer:
     unit : str
         "record" or "person".
     note : str
-        How to read the numbers; a function of the query and the schema.
+        How to read the numbers; a function of the query, the schema and what was released.
     data : str
         Name of the data set, that of the engine's account; "" without one and in answers of earlier versions.
     legend : mapping
@@ -355,6 +355,8 @@ SELECTED = (
     "about {:.0%} of the people have no {}, and the model does not know which combinations of features they "
     "have: there are no intervals"
 )
+CHOSEN = "{} pairs of its columns {} measured, and the others follow from measured pairs of other columns"
+NOT_CHOSEN = "no table of two of its columns was measured: how they are related follows from other columns"
 INDEPENDENT = (
     "no two of these attributes were measured together: the answer does not show how they depend on each "
     "other"
@@ -380,6 +382,7 @@ def reading_note(
     few: bool = False,
     cut: Sequence[str] = (),
     independent: bool = False,
+    pairs: tuple[int, int] = (0, 0),
 ) -> str:
     """Return how attributes and units enter an answer, or "" if there is nothing to say.
 
@@ -390,7 +393,8 @@ def reading_note(
     released; `shrunk`: whether the edge of the set shrinks the coefficients; `intervals`: whether there are
     intervals; `few`: whether too few people are visible who satisfy the condition of a mean;
     `cut`: coefficients whose intervals end at the edge of the set; `independent`: whether no two of the
-    query's attributes were measured together.
+    query's attributes were measured together; `pairs`: number of pairs of the query's attributes, and of
+    those that were measured, where an engine chooses pairs.
     """
     notes = [
         BINDING.format(UNCALIBRATED if intervals else "") if shrunk else "",
@@ -402,10 +406,19 @@ def reading_note(
         SELECTED.format(missing, query.target) if isinstance(query, Regression) and missing else "",
         UNMEASURED.format(", ".join(unmeasured)) if unmeasured else "",
         INDEPENDENT if independent else "",
+        _pairs_note(*pairs),
         PERSONS if neighbours.unit == "person" else "",
         OWN_FIT if own_fit else "",
     ]
     return "; ".join(note for note in notes if note)
+
+
+def _pairs_note(pairs: int, measured: int) -> str:
+    if pairs == measured:
+        return ""
+    if not measured:
+        return NOT_CHOSEN
+    return CHOSEN.format(f"{measured} of the {pairs}", "was" if measured == 1 else "were")
 
 
 def _coding_note(query: Query, schema: Schema, bins_measured: bool) -> str:

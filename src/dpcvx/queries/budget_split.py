@@ -21,7 +21,7 @@ from dpcvx.solvers.defaults import default
 
 __all__ = ["BIN_MEANS", "CHECK", "METHODS", "BudgetSplit", "choose_method", "split_budget"]
 
-METHODS = ("composition", "histogram", "multiplicative_weights", "warm", "offline")
+METHODS = ("composition", "histogram", "multiplicative_weights", "warm", "chosen_pairs", "offline")
 # Shares of the budget in terms of zCDP: 1/(2 noise^2), epsilon^2/2, eta^2/8.
 CHECKS: tuple[float, ...] = default("queries.budget_split.CHECKS")
 NET: float = default("queries.budget_split.NET")
@@ -34,6 +34,9 @@ FALSE_ALARM: float = default("queries.budget_split.FALSE_ALARM")
 ROUNDS: int = default("queries.budget_split.ROUNDS")
 CHECK: float = default("queries.budget_split.CHECK")
 BIN_MEANS: float = default("queries.budget_split.BIN_MEANS")
+CHOICES: float = default("queries.budget_split.CHOICES")
+FIRST: float = default("queries.budget_split.FIRST")
+CHOICE_PART: float = default("queries.budget_split.CHOICE_PART")
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,9 @@ class BudgetSplit:
     # noise multiplier of the counts of recognised cells; 0 for none, as in splits that version 0.1 stored
     counts: float = 0.0
     means: float = 0.0  # noise multiplier of the bin means; 0 for none
+    choices: int = 0  # pairs of attributes that are chosen and measured one by one; 0 if all pairs are
+    choice: float = 0.0  # eta of one choice
+    chosen: float = 0.0  # noise multiplier of the measurement of one chosen pair
 
     @property
     def event(self) -> Event:
@@ -64,6 +70,9 @@ class BudgetSplit:
             parts += [
                 Gaussian(noise) for noise in (self.start, *self.checks, self.counts, self.means) if noise
             ]
+            if self.choices:
+                each = (Exponential(self.choice), Gaussian(self.chosen))
+                parts += [Repeat(event, self.choices) for event in each]
         for event, count in (
             (PureDP(self.run) if self.run else None, runs),
             (Exponential(self.selection) if self.selection else None, runs),
@@ -88,6 +97,9 @@ class BudgetSplit:
         rows: list[tuple[str, int, Event, float]] = []
         if self.start:
             rows.append((first, 1, Gaussian(self.start), self.start))
+        if self.choices:
+            rows.append(("FarthestPair", self.choices, Exponential(self.choice), 2 / self.choice))
+            rows.append(("NoisyMarginals", self.choices, Gaussian(self.chosen), self.chosen))
         rows += [("NoisyErrors", 1, Gaussian(noise), noise) for noise in self.checks]
         if self.counts:
             rows.append(("NoisyCounts", 1, Gaussian(self.counts), self.counts))
@@ -138,6 +150,11 @@ def split_budget(
             f"The schema has {universe.n_cells:,} cells; method {method!r} keeps a histogram of all of them, "
             f"which has at most {LARGEST_UNIVERSE:,}. Use method 'warm'."
         )
+    if method == "chosen_pairs" and universe.listed:
+        raise Incompatible(
+            f"The schema has {universe.n_cells:,} cells; method {method!r} is for more than "
+            f"{LARGEST_UNIVERSE:,}. Use method 'warm', which measures all pairs of attributes."
+        )
     if budget.delta == 0:
         raise Incompatible("The engine's noise is Gaussian, which needs delta > 0: use for instance 1 / n^2.")
     whole = spendable(budget)
@@ -146,19 +163,21 @@ def split_budget(
     rest = 1 - check - bin_means
     # Close to the noise that the calibration below finds; decides which parts there are.
     about = 1 / (math.sqrt(rest) * gaussian_mu(whole.epsilon, whole.delta))
-    updates = 0
+    updates, choices = 0, 0
+    if method == "chosen_pairs":
+        choices = pairs_to_choose(universe)
     if method == "composition":
         updates = n_queries
     elif method == "multiplicative_weights":
         updates = _balanced_updates(universe, n, n_queries, about)
     elif method == "offline":
         updates = ROUNDS
-    elif method == "warm":
+    elif method in ("warm", "chosen_pairs"):
         updates = _affordable_corrections(n, n_queries, about)
 
     def at(noise: float) -> BudgetSplit:
         return dataclasses.replace(
-            _split_rest(method, noise, rest, updates),
+            _split_rest(method, noise, rest, updates, choices),
             counts=noise / math.sqrt(check) if check else 0.0,
             means=noise / math.sqrt(bin_means) if bin_means else 0.0,
         )
@@ -166,11 +185,11 @@ def split_budget(
     return at(calibrate(lambda noise: at(noise).event, whole, accountant or Tight()))
 
 
-def _split_rest(method: str, noise: float, rest: float, updates: int) -> BudgetSplit:
+def _split_rest(method: str, noise: float, rest: float, updates: int, choices: int) -> BudgetSplit:
     """Divide the budget that the check of the data and the means of bins leave.
 
     `noise`: multiplier of one Gaussian release for the whole budget; `rest`: share that is left; `updates`:
-    number of measurements after the start.
+    number of measurements after the start; `choices`: number of pairs that the start chooses.
     """
 
     def gaussian(part: float) -> float:
@@ -186,14 +205,31 @@ def _split_rest(method: str, noise: float, rest: float, updates: int) -> BudgetS
     if method == "multiplicative_weights":
         each = 0.5 / updates
         return BudgetSplit(method, run=pure(each), oracle=gaussian(each), updates=updates)
+    first = left - NET if updates else left
+    start = BudgetSplit(method, gaussian(first), checks)
+    if choices:
+        part = first * (1 - FIRST) / choices
+        start = dataclasses.replace(
+            start,
+            start=gaussian(first * FIRST),
+            choices=choices,
+            choice=2 * pure(part * CHOICE_PART),
+            chosen=gaussian(part * (1 - CHOICE_PART)),
+        )
     if not updates:
-        return BudgetSplit(method, gaussian(left), checks)
-    each, start = NET / updates, gaussian(left - NET)
+        return start
+    each = NET / updates
     if method == "offline":
         selection, oracle = 2 * pure(each / 2), gaussian(each / 2)
-        return BudgetSplit(method, start, checks, selection=selection, oracle=oracle, updates=updates)
+        return dataclasses.replace(start, selection=selection, oracle=oracle, updates=updates)
     run, oracle = pure(each * RUN_PART), gaussian(each * (1 - RUN_PART))
-    return BudgetSplit(method, start, checks, run=run, oracle=oracle, updates=updates)
+    return dataclasses.replace(start, run=run, oracle=oracle, updates=updates)
+
+
+def pairs_to_choose(universe: Universe) -> int:
+    """Return how many pairs of attributes are chosen, from public numbers."""
+    d = len(universe.shape)
+    return min(round(CHOICES * d), math.comb(d, 2))
 
 
 def _affordable_corrections(n: int, n_queries: int, noise: float) -> int:

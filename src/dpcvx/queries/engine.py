@@ -49,7 +49,7 @@ from dpcvx.queries.number_errors import bin_errors
 from dpcvx.queries.passes import passes_over
 from dpcvx.queries.payment import Payment
 from dpcvx.queries.private_side import PrivateSide
-from dpcvx.queries.public_side import PublicSide
+from dpcvx.queries.public_side import PublicSide, released_start
 from dpcvx.queries.query import require_query, stored_query
 from dpcvx.queries.schema import Schema
 from dpcvx.queries.self_check import FAMILIES, RANK, Check, check_queries
@@ -77,7 +77,13 @@ if TYPE_CHECKING:
 
 __all__ = ["QueryEngine"]
 
-FIRST = ("start", "bins", "check", "counts")  # entries of a transcript that are releases of the start
+FIRST = (
+    "start",
+    "choice",
+    "bins",
+    "check",
+    "counts",
+)  # entries of a transcript that are releases of the start
 
 
 class QueryEngine:
@@ -111,8 +117,9 @@ class QueryEngine:
         Number of persons, if it is known beforehand; by default the number of different ids, which is then
         public. A person without rows counts as one without a value in any column.
     method : str
-        "warm", "histogram", "composition", "multiplicative_weights" (the paper's cold start), "offline", or
-        "auto", which chooses by public sizes.
+        "warm", "chosen_pairs" (measures few pairs of attributes, chosen by the exponential mechanism, in
+        place of all), "histogram", "composition", "multiplicative_weights" (the paper's cold start),
+        "offline", or "auto", which chooses by public sizes, and never "chosen_pairs".
     n_queries : int
         Number of queries that are expected. More may be asked of any method but composition.
     oracle : Solver, optional
@@ -424,7 +431,12 @@ class QueryEngine:
         if "start" not in found:
             found["start"] = self._release_start()
             self._transcript.append("start", "", found["start"])
-        self._public_side = PublicSide(self.plan, self._passes, found["start"])
+        if self.plan.choice is not None and "choice" not in found:
+            singles = released_start(self.plan, found["start"])
+            chosen = self.plan.choice.release(self._private_side.ask, self.universe, singles)
+            found["choice"] = pack_measurements(chosen)
+            self._transcript.append("choice", "", found["choice"])
+        self._public_side = PublicSide(self.plan, self._passes, found["start"], found.get("choice", b""))
         declared, sums, noise = self.schema, None, 0.0
         if self.plan.bin_sums is not None:
             if "bins" not in found:
@@ -598,6 +610,7 @@ class QueryEngine:
                 cut=() if is_mean else cut_by_set(reading, noise, numbers),
                 intervals=any(each.low is not None for each in numbers),
                 independent=branch == "histogram" and self._public_side.is_independent(compiled),
+                pairs=self._public_side.measured_pairs(compiled),
             ),
             data="" if self._account is None else self._account.name,
             legend=legend_of(self.schema, compiled.description.to_json()),

@@ -11,9 +11,11 @@ from dpcvx.mechanisms import NoisyCounts
 from dpcvx.plans import Price, Solver
 from dpcvx.queries.bin_means import NoisyBinSums, bin_sums_of
 from dpcvx.queries.budget_split import BIN_MEANS, CHECK, FALSE_ALARM, BudgetSplit, choose_method, split_budget
+from dpcvx.queries.chosen_pairs import ChosenPairs
 from dpcvx.queries.compiled import TOLERANCE
 from dpcvx.queries.error_bars import COMPARISON_FAILURE
 from dpcvx.queries.marginals import (
+    LARGEST_PAIR_NOISE,
     MOST_LOCAL_PAIRS,
     MOST_LOCAL_TRIPLES,
     MOST_PAIRS,
@@ -66,7 +68,13 @@ def engine_facts(
 
 
 def usual_facts(
-    schema: Schema, n: int, budget: Budget, *, check: float = CHECK, persons: str | None = None
+    schema: Schema,
+    n: int,
+    budget: Budget,
+    *,
+    check: float = CHECK,
+    persons: str | None = None,
+    method: str = "auto",
 ) -> dict[str, Any]:
     """Return the public facts of an engine whose other settings are the defaults, as those of a server."""
     universe = Universe(schema)
@@ -75,7 +83,7 @@ def usual_facts(
         n,
         EXPECTED,
         budget,
-        method=choose_method(universe, EXPECTED),
+        method=choose_method(universe, EXPECTED) if method == "auto" else method,
         accountant=Tight.__name__,
         check=check,
         bin_means=BIN_MEANS,
@@ -111,8 +119,16 @@ class EnginePlan:
         shape = self.universe.shape
         listed = self.universe.listed
         most = (MOST_PAIRS, MOST_TRIPLES) if listed else (MOST_LOCAL_PAIRS, MOST_LOCAL_TRIPLES)
-        order = marginal_order(shape, self.n, noise, self.neighbours, *most)
+        order = 1 if self.split.choices else marginal_order(shape, self.n, noise, self.neighbours, *most)
         return NoisyMarginals(shape, self.n, noise, order, self.neighbours)
+
+    @cached_property
+    def choice(self) -> ChosenPairs | None:
+        """Mechanism that chooses pairs and measures them, if not all pairs are measured."""
+        split = self.split
+        if not split.choices:
+            return None
+        return ChosenPairs(self.universe.shape, self.n, split.choices, split.choice, split.chosen)
 
     @cached_property
     def counts(self) -> NoisyCounts | None:
@@ -170,7 +186,7 @@ class EnginePlan:
         """
         own = 0.0 if self.start is None else self.start.failure
         own += sum(NoisyErrors((), 1, noise).failure for noise in self.split.checks)
-        own += sum(each.failure for each in (self.counts, self.bin_sums) if each is not None)
+        own += sum(each.failure for each in (self.choice, self.counts, self.bin_sums) if each is not None)
         return own + 0.5 * self.reserve
 
     @property
@@ -180,20 +196,31 @@ class EnginePlan:
         return share / sampler_delta(self.budget.epsilon, 1.0)
 
 
-def objection_to_sizes(schema: Schema, n: int, budget: Budget, check: float = CHECK) -> str:
+def objection_to_sizes(
+    schema: Schema, n: int, budget: Budget, check: float = CHECK, method: str = "auto"
+) -> str:
     """Say what an engine cannot measure at these sizes, before it is paid for; empty if it measures pairs.
 
-    `schema`, `n`, `budget`, `check`: as `QueryEngine` is given them. All of it is public.
+    `schema`, `n`, `budget`, `check`, `method`: as `QueryEngine` is given them. All of it is public.
     """
     universe, accountant = Universe(schema), Tight()
-    method = choose_method(universe, EXPECTED)
+    method = choose_method(universe, EXPECTED) if method == "auto" else method
     split = split_budget(method, universe, n, EXPECTED, budget, accountant, check=check, bin_means=BIN_MEANS)
-    start = EnginePlan(universe, n, EXPECTED, budget, split, accountant, None).start
-    if len(universe.shape) < 2 or not isinstance(start, NoisyMarginals) or start.order > 1:
+    plan = EnginePlan(universe, n, EXPECTED, budget, split, accountant, None)
+    if len(universe.shape) < 2 or not isinstance(plan.start, NoisyMarginals) or plan.start.order > 1:
         return ""
+    if plan.choice is not None:
+        if plan.choice.measurement((0, 1)).deviations[1] <= LARGEST_PAIR_NOISE:
+            return ""
+        return (
+            f"With {n:,} people, {len(universe.shape)} columns and epsilon {budget.epsilon:g}, the noise "
+            "even on chosen tables of two columns is larger than any dependence. Declare fewer columns, or a "
+            "larger epsilon."
+        )
     return (
         f"With {n:,} people, {len(universe.shape)} columns of {sum(universe.shape):,} levels and bins, and "
         f"epsilon {budget.epsilon:g}, the noise on tables of two columns is larger than any dependence, so "
         "each column is measured by itself: regressions and tables would show no relation between columns. "
-        "Declare fewer columns or levels, or a larger epsilon."
+        "Declare fewer columns or levels, or a larger epsilon; or choose the tables of two columns that are "
+        "measured (--choose-pairs)."
     )

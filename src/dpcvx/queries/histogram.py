@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import cached_property
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -237,6 +238,13 @@ class Counts:
     def shares(self, attributes: tuple[int, ...]) -> Vector:
         """Return the exact share of the units in each cell of some attributes; private."""
         return self.marginal(attributes) / (self.n * self.weight)
+
+    @cached_property
+    def pairs(self) -> tuple[IntVector, IntVector]:
+        """Counts of the cells of all pairs of attributes, and where each pair begins; private."""
+        tables = [self.marginal(pair).ravel() for pair in combinations(range(len(self.universe.shape)), 2)]
+        starts: IntVector = np.cumsum([0, *(len(table) for table in tables[:-1])])
+        return np.concatenate(tables), starts
 
     def marginal(self, attributes: tuple[int, ...]) -> IntVector:
         """Return the exact number of units in each cell of some attributes, times their weight."""

@@ -17,6 +17,7 @@ import numpy as np
 
 from dpcvx.arrays import IntVector, Vector
 from dpcvx.errors import Incompatible
+from dpcvx.queries.attribute_codes import has_mean
 from dpcvx.queries.histogram import Histogram
 from dpcvx.queries.marginals import Measurement
 from dpcvx.queries.multiplicative_weights import agree
@@ -68,13 +69,27 @@ class _Pair:
     second: int
     values: Vector  # means of centred products, (m_first, m_second)
     spread: Vector  # variance of each product under independence
-    noise: float  # variance of the noise over that of a coefficient, which the pair as a whole shows
+    noise: float  # variance of the noise over that of a coefficient
+    variance: float  # of a coefficient, before the release is read: what the pair as a whole shows
 
     @property
     def coefficients(self) -> Vector:
         """Posterior means of the coefficients: spread values / (spread^2 + noise)."""
         found: Vector = self.spread * self.values / (self.spread**2 + self.noise)
         return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Number:
+    """The number of each cell of an attribute, of mean 0 and variance 1; and its weights on contrasts."""
+
+    cells: Vector
+    weights: Vector
+
+    @property
+    def length(self) -> float:
+        """Square norm of the weights, by which noise on contrasts is multiplied."""
+        return float(self.weights @ self.weights)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,6 +119,8 @@ class LocalModels:
     released : sequence of Measurement, optional
         The release itself, if ``measurements`` are estimates by `shrink_together`. Predicted errors are
         computed from its noise; those of distributions from a part of its noise.
+    estimated : bool
+        Whether ``released`` holds estimates, whose deviations are of all their error.
     """
 
     def __init__(
@@ -113,8 +130,10 @@ class LocalModels:
         corrections: Sequence[tuple[Measurement, ...]] = (),
         *,
         released: Sequence[Measurement] | None = None,
+        estimated: bool = False,
     ) -> None:
         self.universe = universe
+        self._estimated = estimated
         self._released = {m.attributes: m for m in measurements}
         self._as_released = self._released if released is None else {m.attributes: m for m in released}
         self._order = max(map(len, self._released), default=1)
@@ -125,8 +144,8 @@ class LocalModels:
 
     def corrected(self, corrections: Sequence[tuple[Measurement, ...]]) -> LocalModels:
         """Return the same models with other corrections."""
-        released = tuple(self._as_released.values())
-        return LocalModels(self.universe, tuple(self._released.values()), corrections, released=released)
+        released, used = tuple(self._as_released.values()), tuple(self._released.values())
+        return LocalModels(self.universe, used, corrections, released=released, estimated=self._estimated)
 
     def inside(self, attributes: Iterable[int]) -> list[Measurement]:
         """Return the released means about single attributes, pairs and triples among some.
@@ -142,7 +161,8 @@ class LocalModels:
         used, released = self._released[key], self._as_released[key]
         if used is released:
             return released
-        return replace(used, deviation=max(RAISED * used.deviation, LEAST_NOISE * released.deviation))
+        part = 1.0 if self._estimated else LEAST_NOISE
+        return replace(used, deviation=max(RAISED * used.deviation, part * released.deviation))
 
     def marginal(self, attributes: tuple[int, ...]) -> Vector:
         """Return the distribution of some attributes, one axis for each, in the order they are given in."""
@@ -268,7 +288,7 @@ class LocalModels:
             spread = np.outer(first.spread, second.spread)
             measured = self._released.get((a, b))
             if measured is None:
-                self._pairs[a, b] = _Pair(a, b, np.zeros_like(spread), spread, 1.0)
+                self._pairs[a, b] = _Pair(a, b, np.zeros_like(spread), spread, 1.0, 1.0)
             else:
                 turned, noise = self._turned(measured)
                 usual = self._pooled_variance
@@ -277,7 +297,7 @@ class LocalModels:
                     chance += noise * CERTAIN * math.sqrt(2 * turned.size)
                 signal = (float((turned**2).sum()) - chance) / max(float((spread**2).sum()), 1e-12)
                 variance = min(max(signal, usual), MOST_VARIANCE)
-                self._pairs[a, b] = _Pair(a, b, turned, spread, noise / variance)
+                self._pairs[a, b] = _Pair(a, b, turned, spread, noise / variance, variance)
         return self._pairs[a, b]
 
     def _turned(self, measured: Measurement) -> tuple[Vector, float]:
@@ -350,17 +370,68 @@ class LocalModels:
         return found
 
     def product_variances(self, a: int, f: Vector, b: int, g: Vector) -> Vector:
-        """Return the variance that the noise of the release has in each entry of `products`."""
+        """Return the variance of the error in each entry of `products`, by noise and by shrinkage.
+
+        That of a coefficient of the dependence is its posterior variance, v noise / (spread^2 v + noise), v
+        its variance before the release is read, and the noise as intervals count it. Two numbers depend on
+        each other more than other functions of their bins: their correlation has a variance of its own.
+        """
         pair = self._dependence(min(a, b), max(a, b))
-        measured = self._as_released.get((pair.first, pair.second))
-        if measured is None:
+        if (pair.first, pair.second) not in self._as_released:
             return np.zeros((f.shape[1], g.shape[1]))
         one, other = self._single(a), self._single(b)
         left = ((f * one.shares[:, None]).T @ one.centred) ** 2
         right = ((g * other.shares[:, None]).T @ other.centred) ** 2
-        factors = (pair.spread / (pair.spread**2 + pair.noise)) ** 2
-        found: Vector = measured.deviation**2 * (left @ (factors if a < b else factors.T) @ right.T)
+        noise = self._for_intervals((pair.first, pair.second)).deviation ** 2
+        before = math.inf if self._estimated else pair.variance
+        posterior = noise / np.maximum(pair.spread**2 + noise / before, SMALLEST)
+        posterior = posterior if a < b else posterior.T
+        found: Vector = left @ posterior @ right.T
+        if self._estimated or a not in self._numbers or b not in self._numbers:
+            return found
+        u, w = self._numbers[a], self._numbers[b]
+        left, right = (one.shares * u.cells) @ one.centred, (other.shares * w.cells) @ other.centred
+        known = float(left**2 @ posterior @ right**2)
+        both, usual = noise * u.length * w.length, self._correlation_variance
+        more = max(usual * both / (usual + both) - known, 0.0)
+        along = np.outer((f * one.shares[:, None]).T @ u.cells, (g * other.shares[:, None]).T @ w.cells)
+        return found + more * along**2
+
+    @cached_property
+    def _numbers(self) -> dict[int, _Number]:
+        """The attributes that are numbers, by place."""
+        found = {}
+        for a, attribute in enumerate(self.universe.schema.attributes):
+            if not has_mean(attribute) or (a,) not in self._as_released or attribute.known < 3:
+                continue
+            single, contrasts = self._single(a), self._as_released[a,].features[0]
+            known = np.arange(attribute.size) < attribute.known
+            values = np.where(known, np.asarray(attribute.scaled), 0.0)
+            mean = float(single.shares[known] @ values[known]) / max(float(single.shares[known].sum()), TINY)
+            cells = np.where(known, values - mean, 0.0)
+            size = math.sqrt(float(single.shares @ cells**2))
+            if size > TINY:
+                functions = np.column_stack([np.ones(len(cells)), contrasts])
+                weights = np.asarray(np.linalg.lstsq(functions, cells / size, rcond=None)[0], np.float64)
+                found[a] = _Number(cells / size, weights[1:])
         return found
+
+    @cached_property
+    def _correlation_variance(self) -> float:
+        """Mean square of the correlations of pairs of numbers beyond noise, raised by its standard error."""
+        squares, errors, count = 0.0, 0.0, 0
+        pairs = [m for m in self._as_released.values() if len(m.attributes) == 2]
+        pairs = [m for m in pairs if set(m.attributes) <= self._numbers.keys()]
+        for m in pairs[:: len(pairs) // POOLED + 1]:
+            a, b = m.attributes
+            u, w = self._numbers[a], self._numbers[b]
+            means = [self._as_released[each,].values for each in (a, b)]
+            dependence = m.values.reshape(len(means[0]), -1) - np.outer(*means)
+            noise = m.deviation**2 * u.length * w.length
+            squares += float(u.weights @ dependence @ w.weights) ** 2 - noise
+            errors += 2 * noise**2
+            count += 1
+        return max((squares + math.sqrt(errors)) / max(count, 1), LEAST_VARIANCE)
 
     def pair(self, a: int, b: int) -> Vector:
         """Return the distribution of two attributes: none negative, with the shares of each."""

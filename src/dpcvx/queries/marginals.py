@@ -33,6 +33,7 @@ MOST_PAIRS, MOST_TRIPLES = 2**16, 2**10  # statistics up to which pairs and trip
 # third of their accuracy, and the largest errors of tables of three attributes fall to between 1/9 and 7/10.
 TRIPLE_NOISE = 1.75
 MOST_LOCAL_PAIRS, MOST_LOCAL_TRIPLES = 2**22, 2**14  # the same, if no histogram is fitted to them
+LARGEST_PAIR_NOISE = 3**-0.5  # up to which pairs are measured: the deviation of a uniform number in [-1, 1]
 MOST_CHANGES = 2**14  # sets of changed attributes that are enumerated for a sensitivity
 
 
@@ -136,6 +137,8 @@ class NoisyMarginals(GaussianMechanism):
         Largest number of attributes in one statistic.
     neighbours : Neighbours
         The data sets that must look alike.
+    attributes : tuple of int, optional
+        The attributes that the sizes are of; None is all of them.
     """
 
     sizes: tuple[int, ...]
@@ -143,6 +146,7 @@ class NoisyMarginals(GaussianMechanism):
     noise_multiplier: float
     order: int = 2
     neighbours: Neighbours = REPLACE_ONE
+    attributes: tuple[int, ...] | None = None
 
     traits: ClassVar[Traits] = Traits("marginal")
 
@@ -169,6 +173,10 @@ class NoisyMarginals(GaussianMechanism):
     def weights(self) -> tuple[float, ...]:
         """Weight of the statistics of 1, 2, ... attributes; the last is 1."""
         return tuple(eighths / 2**WEIGHT_BITS for eighths in _weights(self._grouped, self.order))
+
+    @property
+    def _places(self) -> tuple[int, ...]:
+        return tuple(range(len(self.sizes))) if self.attributes is None else self.attributes
 
     @property
     def _grouped(self) -> tuple[tuple[int, int], ...]:
@@ -215,8 +223,10 @@ class NoisyMarginals(GaussianMechanism):
 
     def __call__(self, data: Counts, rng: Generator) -> tuple[Measurement, ...]:
         """Return the noisy means, one measurement for each set of attributes."""
-        if data.universe.shape != self.sizes:
-            raise Incompatible(f"The marginals are of sizes {self.sizes}, the records {data.universe.shape}.")
+        places = self._places
+        shape = data.universe.shape
+        if (shape if self.attributes is None else tuple(shape[a] for a in places)) != self.sizes:
+            raise Incompatible(f"The marginals are of sizes {self.sizes}, the records {shape}.")
         if self.neighbours.replaces and data.n != self.n:
             raise Incompatible(f"The marginals are planned for n={self.n} records, there are {data.n}.")
         if data.weight != self.neighbours.weight:
@@ -225,7 +235,8 @@ class NoisyMarginals(GaussianMechanism):
             raise Incompatible("There are more records than the exact sums have room for.")
         factors = [self._factor(r) for r in range(1, self.order + 1)]
         exact = [
-            factors[len(A) - 1] * _contract(data.marginal(A), tuple(map(self._contrasts, A)))
+            factors[len(A) - 1]
+            * _contract(data.marginal(tuple(places[a] for a in A)), tuple(map(self._contrasts, A)))
             for A in self.subsets
         ]
         (noise,) = self.gaussians
@@ -246,9 +257,14 @@ class NoisyMarginals(GaussianMechanism):
         scaled = {
             size: contrasts(size, self._bits) * np.float64(2.0**-self._bits) for size in set(self.sizes)
         }
-        deviations = self.deviations
+        deviations, places = self.deviations, self._places
         return tuple(
-            Measurement(A, tuple(scaled[self.sizes[a]] for a in A), part, deviations[len(A) - 1])
+            Measurement(
+                tuple(places[a] for a in A),
+                tuple(scaled[self.sizes[a]] for a in A),
+                part,
+                deviations[len(A) - 1],
+            )
             for A, part in zip(self.subsets, np.split(values, np.cumsum(counts)[:-1]), strict=True)
         )
 
@@ -266,9 +282,9 @@ def marginal_order(
 ) -> int:
     """Return the largest number of attributes in one statistic of a warm start, from public numbers.
 
-    Pairs are measured if their noise is below 1/sqrt(3), the standard deviation of a uniform number in
-    [-1, 1]; triples if their noise is below `TRIPLE_NOISE`/sqrt(n), about the sampling error of all orders.
-    Both only if they are few enough to be fitted quickly.
+    Pairs are measured if their noise is below `LARGEST_PAIR_NOISE`; triples if their noise is below
+    `TRIPLE_NOISE`/sqrt(n), about the sampling error of all orders. Both only if they are few enough to be
+    fitted quickly.
 
     Parameters
     ----------
@@ -278,7 +294,10 @@ def marginal_order(
         Statistics up to which pairs and triples are considered.
     """
     best = 1
-    for order, largest, most in ((2, 3**-0.5, most_pairs), (3, TRIPLE_NOISE * n**-0.5, most_triples)):
+    for order, largest, most in (
+        (2, LARGEST_PAIR_NOISE, most_pairs),
+        (3, TRIPLE_NOISE * n**-0.5, most_triples),
+    ):
         if order > len(sizes) or count_statistics(sizes, order) > most:  # before its sensitivity is bounded
             break
         if NoisyMarginals(sizes, n, noise_multiplier, order, neighbours).deviations[-1] > largest:

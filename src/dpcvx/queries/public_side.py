@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +15,7 @@ from dpcvx.arrays import Vector
 from dpcvx.errors import Incompatible
 from dpcvx.queries.answer_intervals import standard_errors
 from dpcvx.queries.attribute_codes import allowed_cells, has_mean, missing_cells
+from dpcvx.queries.chosen_pairs import estimate_pairs
 from dpcvx.queries.compiled import CompiledMeans, CompiledQuery, CompiledRegression
 from dpcvx.queries.engine_plan import EnginePlan
 from dpcvx.queries.error_bars import (
@@ -53,6 +55,7 @@ __all__ = ["PublicSide"]
 MANY_MISSING: float = default("queries.public_side.MANY_MISSING")
 CONSTANTS = np.linspace(-6.0, 6.0, 241)  # scores among which the best constant is looked for
 SEEN = 2.0  # people of a level are visible if its noisy share is above this many standard deviations
+EXACT = 1e-4  # deviation of a mean that is taken as it is
 SIGNIFICANT = 3.0  # standard deviations of a sum of squares above its mean
 MEANS = b"means"  # begins a lesson that consists of measured means
 WIDE = b"wide"  # begins a lesson that is the measured answer to a regression on very many cells
@@ -62,17 +65,18 @@ class PublicSide:
     """Holds what was released: the histogram, what it learnt, and how much noise there is in it.
 
     `plan`: of the engine; `passes`: over the cells of the histogram; `start`: the first release as written
-    down. Everything here is computed from released numbers.
+    down; `choice`: the chosen pairs as written down, empty if none are chosen. Everything here
+    is computed from released numbers.
     """
 
-    def __init__(self, plan: EnginePlan, passes: Passes, start: bytes) -> None:
+    def __init__(self, plan: EnginePlan, passes: Passes, start: bytes, choice: bytes = b"") -> None:
         self._plan, self._passes = plan, passes
         self.updates = 0  # lessons so far, with those that changed nothing
         self._certificates = 0  # lessons that are certificates of an error
         self._measured: list[tuple[Measurement, ...]] = []
         self._measured_wide: dict[str, tuple[Vector, float]] = {}  # coefficients and expected error, by query
         self._shares: Vector | None = None  # as the first release gave them, before the projection
-        self._base, self._warm = self._read_start(start)
+        self._base, self._warm = self._read_start(start, choice)
         # most attributes in one statistic of the first release; 0 if there are no statistics
         self._order = max((len(m.attributes) for m in self._warm), default=0)
         self.histogram: Histogram | LocalModels = self._base
@@ -150,6 +154,16 @@ class PublicSide:
         if self._order != 1 or len(known) < 2:
             return False
         return not any(len(known.intersection(m.attributes)) > 1 for each in self._measured for m in each)
+
+    def measured_pairs(self, compiled: CompiledQuery) -> tuple[int, int]:
+        """Return the number of pairs of a query's attributes, and of those that were measured.
+
+        (0, 0) unless the release chose the pairs that it measured.
+        """
+        if self._plan.choice is None:
+            return 0, 0
+        pairs = list(combinations(sorted(set(compiled.attributes)), 2))
+        return len(pairs), sum(self._is_measured(pair) for pair in pairs)
 
     def _is_measured(self, attributes: Collection[int]) -> bool:
         """Whether a released or later measured table contains all of some attributes."""
@@ -376,7 +390,9 @@ class PublicSide:
             if isinstance(self.histogram, Histogram):
                 self.histogram = self.histogram.reweight(where, stored["factor"])
 
-    def _read_start(self, content: bytes) -> tuple[Histogram | LocalModels, tuple[Measurement, ...]]:
+    def _read_start(
+        self, content: bytes, choice: bytes
+    ) -> tuple[Histogram | LocalModels, tuple[Measurement, ...]]:
         if self._plan.start is None:
             if not self._plan.universe.listed:
                 return LocalModels(self._plan.universe, ()), ()
@@ -390,15 +406,27 @@ class PublicSide:
         from dpcvx.queries.maximum_entropy import fit
 
         if not self._plan.universe.listed:
-            means = arrays(content)["means"]
+            universe, released = self._plan.universe, released_start(self._plan, content)
+            if choice:
+                chosen = measurements(choice)
+                estimated = estimate_pairs(universe, self._plan.n, released, chosen)
+                fixed = [replace(m, deviation=EXACT) for m in estimated]  # not shrunk a second time
+                return LocalModels(universe, fixed, released=estimated, estimated=True), (*released, *chosen)
             start = self._plan.start
-            if start.order == 3 and len(means) < start.n_draws:  # a release of a version without triples
-                start = replace(start, order=2)
-            released = start.read(means)
             used = shrink_together(released, start.sizes) if worth_shrinking(start) else released
-            return LocalModels(self._plan.universe, used, released=released), released
+            return LocalModels(universe, used, released=released), released
         released = measurements(content)
         return fit(self._plan.universe, released, passes=self._passes), released
+
+
+def released_start(plan: EnginePlan, content: bytes) -> tuple[Measurement, ...]:
+    """Return the means of the first release in a universe that is not listed."""
+    start, means = plan.start, arrays(content)["means"]
+    if not isinstance(start, NoisyMarginals):
+        raise Incompatible("The first release has no means.")
+    if start.order == 3 and len(means) < start.n_draws:  # a release of a version without triples
+        start = replace(start, order=2)
+    return start.read(means)
 
 
 def _text(compiled: CompiledQuery) -> str:

@@ -79,9 +79,15 @@ class ServiceSettings:
     population: str = ""  # the owner's name of the population; accounts of one name are its batches
     spend: float = 1.0  # share of the account's epsilon
     log: str = "problems"  # "problems": on standard error; "json": every request too, as JSON lines
+    choose_pairs: bool = False  # measure chosen pairs of attributes in place of all
     accept_warnings: bool = False  # charge a new account although public facts suggest to change something
     # form of the data file, by its schema, where options state it; None: the schema's own
     form: Callable[[TableSchema | None], FileForm] | None = None
+
+    @property
+    def method(self) -> str:
+        """Method of the query engine."""
+        return "chosen_pairs" if self.choose_pairs else "auto"
 
 
 @dataclass(frozen=True)
@@ -288,6 +294,7 @@ def _serve(
                 settings.check,
                 person=table.person,
                 persons=settings.persons,
+                method=settings.method,
             )
         if words := _witness_forgotten(account, settings):
             console.print(f"warning: {words}", markup=False, soft_wrap=True)
@@ -322,17 +329,19 @@ def _check_before_paying(
     budget = _share(cap, settings.spend)
     if account is not None and any(each.purpose.startswith(ENGINE) for each in account.history()):
         persons = None if table.person is None else DIFFERENT_IDS if settings.persons is None else DECLARED
-        facts = usual_facts(table.schema, n, budget, check=settings.check, persons=persons)
+        facts = usual_facts(
+            table.schema, n, budget, check=settings.check, persons=persons, method=settings.method
+        )
         if words := differences_from_paid(account, facts):
             lacking = "".join(f" {each}" for each in table.warnings if table.absent)
             raise WrongValue(
                 f"Account {settings.account!r} has paid for a server with another {words}.{lacking} Nothing "
-                "was charged. Start with the table, the schema, --spend, --check and --persons that it was "
-                "opened for, or with another --account. To charge what is left of this one for a second "
-                "server, add --accept-warnings."
+                "was charged. Start with the table, the schema, --spend, --check, --persons and "
+                "--choose-pairs that it was opened for, or with another --account. To charge what is left of "
+                "this one for a second server, add --accept-warnings."
             )
         return
-    sizes = objection_to_sizes(table.schema, n, budget, settings.check)
+    sizes = objection_to_sizes(table.schema, n, budget, settings.check, settings.method)
     if found := [*table.warnings, *([sizes] if sizes else [])]:
         raise WrongValue(
             " ".join(found)
@@ -417,6 +426,7 @@ def _engine(
     *,
     person: str | None = None,
     persons: int | None = None,
+    method: str = "auto",
 ) -> QueryEngine:
     try:
         with warnings.catch_warnings():
@@ -428,6 +438,7 @@ def _engine(
                 person=person,
                 persons=persons,
                 check=check,
+                method=method,
                 ledger=account.ledger,
                 account=account.name,
             )
