@@ -24,7 +24,7 @@ from dpcvx.accounting import Budget
 from dpcvx.noise import SeededGenerator
 from dpcvx.queries import Counts, QueryEngine, Regression, Schema, Universe, engine_plan
 from dpcvx.queries.answer_intervals import coefficients
-from dpcvx.queries.attribute_codes import missing_cells
+from dpcvx.queries.attribute_codes import has_mean, missing_cells
 from dpcvx.queries.readings import INTERCEPT
 from dpcvx.queries.transcript import pack
 from figures import save
@@ -53,7 +53,7 @@ def measure(name, pattern, share, seed, found):
         return
     rng = np.random.default_rng(seed)
     codes = Counts.of(Universe(schema), table)
-    whole = [a.name for a in schema.attributes if not missing_cells(a) and a.known > 1]
+    whole = [a.name for a in schema.attributes if not missing_cells(a) and has_mean(a)]
     for target in rng.permutation(whole)[:TARGETS].tolist():
         others = [each for each in schema.names if each != target]
         features = rng.permutation(others)[: min(4, len(others))].tolist()

@@ -445,7 +445,7 @@ def test_a_release_from_before_triples_is_read():
 
 @pytest.mark.parametrize("method", ["warm", "chosen_pairs"])
 def test_errors_of_covariances_include_what_shrinkage_took(method):
-    """Groups of eight numbers with correlations of 0.56, which noise hides: intervals rest on these errors."""
+    """Groups of eight numbers with correlations of 0.56, which noise hides; intervals rest on these."""
     rng, n, d = np.random.default_rng(4), 1500, 48
     values = 0.75 * np.repeat(rng.normal(size=(d // 8, n)), 8, axis=0) + 0.66 * rng.normal(size=(d, n))
     schema = Schema(tuple(Binned(f"x{j}", (-6.0, -0.7, 0.0, 0.7, 6.0), 0.0) for j in range(d)))
