@@ -29,8 +29,8 @@ LARGEST_ATTRIBUTE = 1024  # levels; products of two columns of contrasts are exa
 WEIGHT_BITS = 3  # weights of the lower orders are multiples of 1/8
 LARGEST_WEIGHT = 8
 MOST_PAIRS, MOST_TRIPLES = 2**16, 2**10  # statistics up to which pairs and triples are considered
-# Largest noise of a triple, in units of 1/sqrt(n), chosen by benchmarks/triples.py: regressions lose up to a
-# third of their accuracy, and the largest errors of tables of three attributes fall to between 1/9 and 7/10.
+# Largest noise of a triple of binary attributes, in units of 1/sqrt(n), chosen by benchmarks/triples.py: the
+# largest errors of tables of three attributes fall to between 1/9 and 7/10; others rise.
 TRIPLE_NOISE = 1.75
 MOST_LOCAL_PAIRS, MOST_LOCAL_TRIPLES = 2**22, 2**14  # the same, if no histogram is fitted to them
 LARGEST_PAIR_NOISE = 3**-0.5  # up to which pairs are measured: the deviation of a uniform number in [-1, 1]
@@ -283,8 +283,8 @@ def marginal_order(
     """Return the largest number of attributes in one statistic of a warm start, from public numbers.
 
     Pairs are measured if their noise is below `LARGEST_PAIR_NOISE`; triples if their noise is below
-    `TRIPLE_NOISE`/sqrt(n), about the sampling error of all orders. Both only if they are few enough to be
-    fitted quickly.
+    `TRIPLE_NOISE`/sqrt(n), about the sampling error of all orders, times the size of their functions: a
+    contrast of k levels has the mean square 1/(k - 1). Both only if they are few enough to be fitted quickly.
 
     Parameters
     ----------
@@ -293,12 +293,13 @@ def marginal_order(
     most_pairs, most_triples : int
         Statistics up to which pairs and triples are considered.
     """
-    best = 1
+    best, d = 1, len(sizes)
+    triples = max(count_statistics(sizes, 3) - count_statistics(sizes, 2), 1) / max(math.comb(d, 3), 1)
     for order, largest, most in (
         (2, LARGEST_PAIR_NOISE, most_pairs),
-        (3, TRIPLE_NOISE * n**-0.5, most_triples),
+        (3, TRIPLE_NOISE / math.sqrt(n * triples), most_triples),
     ):
-        if order > len(sizes) or count_statistics(sizes, order) > most:  # before its sensitivity is bounded
+        if order > d or count_statistics(sizes, order) > most:  # before its sensitivity is bounded
             break
         if NoisyMarginals(sizes, n, noise_multiplier, order, neighbours).deviations[-1] > largest:
             break

@@ -424,9 +424,10 @@ def released_start(plan: EnginePlan, content: bytes) -> tuple[Measurement, ...]:
     start, means = plan.start, arrays(content)["means"]
     if not isinstance(start, NoisyMarginals):
         raise Incompatible("The first release has no means.")
-    if start.order == 3 and len(means) < start.n_draws:  # a release of a version without triples
-        start = replace(start, order=2)
-    return start.read(means)
+    for order in range(1, min(3, len(start.sizes)) + 1):  # another version may have measured another order
+        if (released := replace(start, order=order)).n_draws == len(means):
+            return released.read(means)
+    raise Incompatible(f"The first release has {len(means)} means, which is no number of contrasts.")
 
 
 def _text(compiled: CompiledQuery) -> str:
