@@ -22,10 +22,11 @@ from dpcvx.queries import (
     Regression,
     Schema,
     Universe,
+    objection_to_sizes,
 )
 from dpcvx.queries.budget_split import BudgetSplit, pairs_to_choose, split_budget
 from dpcvx.queries.chosen_pairs import EACH, ChosenPairs, FarthestPair, estimate_pairs
-from dpcvx.queries.measuring import zcdp
+from dpcvx.queries.measuring import MeasuredAnswer, zcdp
 from dpcvx.queries.private_side import PrivateSide
 
 D, N = 36, 1200
@@ -277,6 +278,33 @@ class TestPlan:
         with pytest.raises(Incompatible, match=r"4,096 cells.*for more than 16,777,216.*Use method 'warm'"):
             engine(records(d=12))
 
+    def test_cells_that_no_memory_holds_are_refused_before_a_charge(self, tmp_path):
+        """All pairs of 32 attributes of 300 levels have 44.6 million cells."""
+        ledger = Ledger(tmp_path / "ledger.db")
+        ledger.create("survey", epsilon=1.0, delta=1e-6)
+        with pytest.raises(Incompatible, match=r"All pairs of attributes have 44,640,000 cells together"):
+            QueryEngine(
+                schema_of((300,) * 32),
+                table_of(np.zeros((32, 9), dtype=int)),
+                BUDGET,
+                method="chosen_pairs",
+                ledger=ledger,
+                account="survey",
+            )
+        assert not ledger.account("survey").history()
+
+    @pytest.mark.parametrize(("sizes", "said"), [((2,) * 20, False), ((2,) * 40, True), ((300,) * 32, False)])
+    def test_choosing_is_offered_only_where_it_is_possible(self, sizes, said):
+        words = objection_to_sizes(schema_of(sizes), 40, BUDGET)
+        assert "so each column is measured by itself" in words
+        assert ("--choose-pairs" in words) == said
+
+    def test_the_least_noise_of_a_pair_is_that_of_any(self):
+        made = ChosenPairs((2, 2, 300, 2, 300), 1000, 4, 0.1, 5.0)
+        pairs = itertools.combinations(range(5), 2)
+        assert made.least_noise == min(made.measurement(pair).deviations[1] for pair in pairs)
+        assert made.least_noise < 0.6 * made.measurement((0, 1)).deviations[1]
+
     def test_splits_of_earlier_versions_are_read(self):
         split = BudgetSplit("warm", 3.0, (1.0,), run=0.1, oracle=2.0, updates=4)
         fields = json.loads(split.to_json())
@@ -318,7 +346,9 @@ class TestEngine:
         assert (0, 1) in measured
         unknown = next(pair for pair in itertools.combinations(range(D), 2) if pair not in measured)
         names = [f"a{j}" for j in unknown]
-        assert "no table of two of its columns was measured" in made.ask(Marginal(names)).note
+        note = made.ask(Marginal(names)).note
+        assert "no table of two of its columns was measured" in note
+        assert "or has them as independent" in note
         assert "pairs of its columns" not in made.ask(Marginal(["a0", "a1"])).note
         several = ["a0", "a1", f"a{unknown[0]}", f"a{unknown[1]}"]
         asked = {
@@ -326,6 +356,14 @@ class TestEngine:
         }
         count = len(asked & measured)
         assert f"{count} of the {len(asked)} pairs" in made.ask(Marginal(list(dict.fromkeys(several)))).note
+
+    def test_a_new_measurement_says_nothing_of_pairs(self):
+        """It is of the query itself, and follows from no other column."""
+        made = engine()
+        compiled = Regression("a0", [f"a{j}" for j in range(1, 15)], loss="squared").compile(made.schema, N)
+        assert "pairs of its columns" in made.answer(compiled).note
+        measured = MeasuredAnswer(np.zeros(len(compiled.names)), (), 0.1, None, None)
+        assert "measured" not in made._finished_measurement(compiled, measured).note
 
     def test_all_kinds_of_queries_have_answers_with_intervals(self):
         made = engine()

@@ -355,8 +355,14 @@ SELECTED = (
     "about {:.0%} of the people have no {}, and the model does not know which combinations of features they "
     "have: there are no intervals"
 )
-CHOSEN = "{} pairs of its columns {} measured, and the others follow from measured pairs of other columns"
-NOT_CHOSEN = "no table of two of its columns was measured: how they are related follows from other columns"
+CHOSEN = (
+    "{} pairs of its columns {} measured: the model has the others from pairs that link them, or as "
+    "independent"
+)
+NOT_CHOSEN = (
+    "no table of two of its columns was measured: the model has how they are related from other columns, or "
+    "has them as independent"
+)
 INDEPENDENT = (
     "no two of these attributes were measured together: the answer does not show how they depend on each "
     "other"

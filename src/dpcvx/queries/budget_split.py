@@ -37,6 +37,7 @@ BIN_MEANS: float = default("queries.budget_split.BIN_MEANS")
 CHOICES: float = default("queries.budget_split.CHOICES")
 FIRST: float = default("queries.budget_split.FIRST")
 CHOICE_PART: float = default("queries.budget_split.CHOICE_PART")
+MOST_CELLS = 2**25  # of all pairs together, where pairs are chosen: these take about 2 GB of memory
 
 
 @dataclass(frozen=True)
@@ -155,6 +156,11 @@ def split_budget(
             f"The schema has {universe.n_cells:,} cells; method {method!r} is for more than "
             f"{LARGEST_UNIVERSE:,}. Use method 'warm', which measures all pairs of attributes."
         )
+    if method == "chosen_pairs" and (cells := cells_of_pairs(universe)) > MOST_CELLS:
+        raise Incompatible(
+            f"All pairs of attributes have {cells:,} cells together; method {method!r} compares all of them "
+            f"with a model, of {MOST_CELLS:,} at most. Join levels, widen bins or declare fewer columns."
+        )
     if budget.delta == 0:
         raise Incompatible("The engine's noise is Gaussian, which needs delta > 0: use for instance 1 / n^2.")
     whole = spendable(budget)
@@ -224,6 +230,16 @@ def _split_rest(method: str, noise: float, rest: float, updates: int, choices: i
         return dataclasses.replace(start, selection=selection, oracle=oracle, updates=updates)
     run, oracle = pure(each * RUN_PART), gaussian(each * (1 - RUN_PART))
     return dataclasses.replace(start, run=run, oracle=oracle, updates=updates)
+
+
+def cells_of_pairs(universe: Universe) -> int:
+    """Return the number of cells of all pairs of attributes together."""
+    return (sum(universe.shape) ** 2 - sum(size**2 for size in universe.shape)) // 2
+
+
+def can_choose_pairs(universe: Universe) -> bool:
+    """Return whether pairs can be chosen, by the schema alone."""
+    return not universe.listed and cells_of_pairs(universe) <= MOST_CELLS
 
 
 def pairs_to_choose(universe: Universe) -> int:

@@ -120,6 +120,12 @@ class ChosenPairs:
         return NoisyMarginals(sizes, self.n, self.noise_multiplier, 2, attributes=pair)
 
     @property
+    def least_noise(self) -> float:
+        """Standard deviation of the noise on the means of a pair, for the pair with the least."""
+        pairs = {tuple(sorted(self.sizes[a] for a in pair)): pair for pair in all_pairs(len(self.sizes))}
+        return min(self.measurement(pair).deviations[1] for pair in pairs.values())
+
+    @property
     def failure(self) -> float:
         """Total variation between the noise that is drawn and the noise that is accounted for, at most."""
         first, second = np.argsort(self.sizes)[-2:].tolist()
@@ -138,7 +144,7 @@ class ChosenPairs:
 
         `ask`: gives the answer of a mechanism on the records; `singles`: released means of single attributes.
         """
-        pairs = list(combinations(range(len(self.sizes)), 2))
+        pairs = all_pairs(len(self.sizes))
         members = np.array(pairs)
         costs = COST * np.array([self._noise_on_counts(pair) for pair in pairs])
         left, released = np.ones(len(pairs), dtype=bool), list[Measurement]()
@@ -162,6 +168,11 @@ class ChosenPairs:
         a, b = (first - 1) ** 2, (second - 1) ** 2
         of_a_cell = (one**2 * (a + b) + two**2 * a * b) / (first * second) ** 2  # its variance
         return self.n * first * second * math.sqrt(of_a_cell / (2 * math.pi))
+
+
+def all_pairs(d: int) -> list[Pair]:
+    """Return all pairs of d attributes, in the order of `Counts.pairs`."""
+    return list(combinations(range(d), 2))
 
 
 def estimate_pairs(

@@ -10,7 +10,15 @@ from dpcvx.accounting import Accountant, Budget, Neighbours, Tight, sampler_delt
 from dpcvx.mechanisms import NoisyCounts
 from dpcvx.plans import Price, Solver
 from dpcvx.queries.bin_means import NoisyBinSums, bin_sums_of
-from dpcvx.queries.budget_split import BIN_MEANS, CHECK, FALSE_ALARM, BudgetSplit, choose_method, split_budget
+from dpcvx.queries.budget_split import (
+    BIN_MEANS,
+    CHECK,
+    FALSE_ALARM,
+    BudgetSplit,
+    can_choose_pairs,
+    choose_method,
+    split_budget,
+)
 from dpcvx.queries.chosen_pairs import ChosenPairs
 from dpcvx.queries.compiled import TOLERANCE
 from dpcvx.queries.error_bars import COMPARISON_FAILURE
@@ -210,17 +218,17 @@ def objection_to_sizes(
     if len(universe.shape) < 2 or not isinstance(plan.start, NoisyMarginals) or plan.start.order > 1:
         return ""
     if plan.choice is not None:
-        if plan.choice.measurement((0, 1)).deviations[1] <= LARGEST_PAIR_NOISE:
+        if plan.choice.least_noise <= LARGEST_PAIR_NOISE:
             return ""
         return (
             f"With {n:,} people, {len(universe.shape)} columns and epsilon {budget.epsilon:g}, the noise "
             "even on chosen tables of two columns is larger than any dependence. Declare fewer columns, or a "
             "larger epsilon."
         )
+    other = "; or choose the tables of two columns that are measured (--choose-pairs)"
     return (
         f"With {n:,} people, {len(universe.shape)} columns of {sum(universe.shape):,} levels and bins, and "
         f"epsilon {budget.epsilon:g}, the noise on tables of two columns is larger than any dependence, so "
         "each column is measured by itself: regressions and tables would show no relation between columns. "
-        "Declare fewer columns or levels, or a larger epsilon; or choose the tables of two columns that are "
-        "measured (--choose-pairs)."
+        f"Declare fewer columns or levels, or a larger epsilon{other if can_choose_pairs(universe) else ''}."
     )
