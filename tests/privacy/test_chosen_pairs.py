@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from dpcvx.queries import (
     Regression,
     Schema,
     Universe,
+    chosen_pairs,
     objection_to_sizes,
 )
 from dpcvx.queries.budget_split import BudgetSplit, pairs_to_choose, split_budget
@@ -174,7 +176,8 @@ class TestMechanism:
         side = PrivateSide(counted(codes, self.sizes), SeededGenerator(2))
         singles = side.ask(NoisyMarginals(self.sizes, 300, 0.5, 1))
         universe = Universe(schema_of(self.sizes))
-        return counted(codes, self.sizes), self.made(rounds, **options).release(side.ask, universe, singles)
+        stages = self.made(rounds, **options).release(side.ask, universe, singles)
+        return counted(codes, self.sizes), tuple(itertools.chain(*stages))
 
     def test_every_choice_is_measured_once_with_its_two_attributes(self):
         _, chosen = self.released()
@@ -205,7 +208,8 @@ class TestMechanism:
         side = PrivateSide(counted(np.zeros((3, 50), dtype=int), (2, 2, 2)), SeededGenerator(0))
         singles = side.ask(NoisyMarginals((2, 2, 2), 50, 1.0, 1))
         made = ChosenPairs((2, 2, 2), 50, 9, 1.0, 1.0)
-        assert len(made.release(side.ask, Universe(schema_of((2, 2, 2))), singles)) == 3 * EACH
+        stages = made.release(side.ask, Universe(schema_of((2, 2, 2))), singles)
+        assert sum(map(len, stages)) == 3 * EACH
 
     def test_every_question_is_asked_by_a_mechanism_with_the_event_that_is_paid_for(self):
         asked = []
@@ -216,7 +220,7 @@ class TestMechanism:
             return side.ask(mechanism)
 
         singles = side.ask(NoisyMarginals(self.sizes, 300, 0.5, 1))
-        self.made(rounds=5).release(ask, Universe(schema_of(self.sizes)), singles)
+        list(self.made(rounds=5).release(ask, Universe(schema_of(self.sizes)), singles))
         assert asked == [Exponential(2.0), Gaussian(1.0)] * 5
 
     def test_the_sampler_fails_no_more_often_than_stated(self):
@@ -347,8 +351,7 @@ class TestEngine:
         unknown = next(pair for pair in itertools.combinations(range(D), 2) if pair not in measured)
         names = [f"a{j}" for j in unknown]
         note = made.ask(Marginal(names)).note
-        assert "no table of two of its columns was measured" in note
-        assert "or has them as independent" in note
+        assert "no two of its columns were measured together: other columns link them" in note
         assert "pairs of its columns" not in made.ask(Marginal(["a0", "a1"])).note
         several = ["a0", "a1", f"a{unknown[0]}", f"a{unknown[1]}"]
         asked = {
@@ -402,7 +405,36 @@ class TestEngine:
                 engine(ledger=ledger, account="survey", rng=None)
         made = engine(ledger=ledger, account="survey", rng=None)
         kinds = [entry.kind for entry in made._transcript.entries()]
-        assert kinds.count("start") == kinds.count("choice") == 1
+        assert kinds.count("start") == 1
+        assert kinds.count("choice") == len(made.plan.choice.stages)
+
+    @pytest.mark.parametrize("stopped", [1, 3])
+    def test_no_choice_that_a_fit_has_shown_is_made_again_after_a_stop(self, tmp_path, monkeypatch, stopped):
+        """The work of a fit shows the choices before it: a second set of them would not be paid for."""
+        ledger, asked, fits = Ledger(tmp_path / "ledger.db"), [], []
+        ledger.create("survey", epsilon=1.0, delta=1e-6)
+        ask, fit = PrivateSide.ask, chosen_pairs._fit
+
+        def count(side, mechanism):
+            asked.append(mechanism.event)
+            return ask(side, mechanism)
+
+        def stop(*arguments):
+            fits.append(None)
+            if len(fits) == stopped + 1:
+                raise KeyboardInterrupt
+            return fit(*arguments)
+
+        monkeypatch.setattr(PrivateSide, "ask", count)
+        monkeypatch.setattr(chosen_pairs, "_fit", stop)
+        with pytest.raises(KeyboardInterrupt):
+            engine(ledger=ledger, account="survey", rng=None)
+        made = engine(ledger=ledger, account="survey", rng=None)
+        assert Counter(asked) == count_leaves(made.budget_split.event)
+        again = engine(ledger=ledger, account="survey", rng=None)
+        for one, other in zip(made._public_side._warm, again._public_side._warm, strict=True):
+            assert (one.attributes, one.deviation) == (other.attributes, other.deviation)
+            assert (one.values == other.values).all()
 
 
 def test_estimates_have_every_pair_and_deviations_of_their_kind():

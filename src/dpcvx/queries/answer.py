@@ -359,10 +359,7 @@ CHOSEN = (
     "{} pairs of its columns {} measured: the model has the others from pairs that link them, or as "
     "independent"
 )
-NOT_CHOSEN = (
-    "no table of two of its columns was measured: the model has how they are related from other columns, or "
-    "has them as independent"
-)
+NOT_CHOSEN = "no two of its columns were measured together: other columns link them in the model, or none do"
 INDEPENDENT = (
     "no two of these attributes were measured together: the answer does not show how they depend on each "
     "other"

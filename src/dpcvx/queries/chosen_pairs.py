@@ -8,7 +8,7 @@ The model is the distribution of largest entropy on a junction tree.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
@@ -138,17 +138,28 @@ class ChosenPairs:
         return tuple(len(part) for part in np.array_split(np.arange(self.rounds), number) if len(part))
 
     def release(
-        self, ask: Callable[[Any], Any], universe: Universe, singles: Sequence[Measurement]
-    ) -> tuple[Measurement, ...]:
-        """Return the released means of every chosen pair and of its two attributes, in the order of choice.
+        self,
+        ask: Callable[[Any], Any],
+        universe: Universe,
+        singles: Sequence[Measurement],
+        done: Sequence[tuple[Measurement, ...]] = (),
+    ) -> Iterator[tuple[Measurement, ...]]:
+        """Yield the released means of each stage: of every chosen pair and of its two attributes.
 
-        `ask`: gives the answer of a mechanism on the records; `singles`: released means of single attributes.
+        The work of a stage shows what the stages before it released. A caller that writes a stage down before
+        it asks for the next one, and continues from there, makes no choice a second time.
+
+        `ask`: gives the answer of a mechanism on the records; `singles`: released means of single attributes;
+        `done`: stages that were released before.
         """
         pairs = all_pairs(len(self.sizes))
         members = np.array(pairs)
         costs = COST * np.array([self._noise_on_counts(pair) for pair in pairs])
-        left, released = np.ones(len(pairs), dtype=bool), list[Measurement]()
-        for choices in self.stages:
+        released = [m for stage in done for m in stage]
+        measured = {m.attributes for m in released}
+        left = np.array([pair not in measured for pair in pairs])
+        for choices in self.stages[len(done) :]:
+            begin = len(released)
             tables = _fit(universe, singles, released).pairs
             estimate = np.concatenate([tables[pair].ravel() for pair in pairs])
             allowed = left.copy()
@@ -159,7 +170,16 @@ class ChosenPairs:
                 released += ask(self.measurement(pairs[place]))
                 left[place] = False
                 allowed = allowed & ~np.isin(members, pairs[place]).any(axis=1)
-        return tuple(released)
+            yield tuple(released[begin:])
+
+    def read(self, pairs: NDArray[Any], values: Vector) -> tuple[Measurement, ...]:
+        """Return what `release` yielded for a stage, given its pairs, (number, 2), and all of its means."""
+        found, begin = list[Measurement](), 0
+        for a, b in pairs.tolist():
+            end = begin + self.sizes[a] * self.sizes[b] - 1
+            found += self.measurement((a, b)).read(values[begin:end])
+            begin = end
+        return tuple(found)
 
     def _noise_on_counts(self, pair: Pair) -> float:
         """Half of the l1 distance by which the noise of a measurement moves the counts, in the mean."""

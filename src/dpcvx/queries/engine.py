@@ -35,6 +35,7 @@ from dpcvx.queries.answer_intervals import (
 )
 from dpcvx.queries.bin_means import with_bin_means
 from dpcvx.queries.budget_split import BIN_MEANS, CHECK, BudgetSplit, choose_method, split_budget
+from dpcvx.queries.chosen_pairs import EACH
 from dpcvx.queries.comparison_runs import Asker, ComparisonRuns
 from dpcvx.queries.compiled import CompiledQuery, CompiledRegression, Query
 from dpcvx.queries.engine_plan import DECLARED, DIFFERENT_IDS, EXPECTED, EnginePlan, engine_facts
@@ -43,6 +44,7 @@ from dpcvx.queries.error_bars import CONFIDENCE, Bound, PropagatedNoise, at_edge
 from dpcvx.queries.histogram import Counts, Histogram, check_units
 from dpcvx.queries.legend import legend_of
 from dpcvx.queries.local_models import LocalModels
+from dpcvx.queries.marginals import Measurement
 from dpcvx.queries.measuring import MeasuredAnswer, Measurer
 from dpcvx.queries.mechanisms import NoisyErrors, NoisyHistogram, PublicAnswer, WorstQuery
 from dpcvx.queries.number_errors import bin_errors
@@ -60,6 +62,7 @@ from dpcvx.queries.transcript import (
     EngineTranscript,
     MemoryTranscript,
     Recorder,
+    TranscriptEntry,
     arrays,
     pack,
     pack_measurements,
@@ -77,13 +80,7 @@ if TYPE_CHECKING:
 
 __all__ = ["QueryEngine"]
 
-FIRST = (
-    "start",
-    "choice",
-    "bins",
-    "check",
-    "counts",
-)  # entries of a transcript that are releases of the start
+FIRST = ("start", "bins", "check", "counts")  # entries of a transcript that are releases of the start
 
 
 class QueryEngine:
@@ -431,12 +428,8 @@ class QueryEngine:
         if "start" not in found:
             found["start"] = self._release_start()
             self._transcript.append("start", "", found["start"])
-        if self.plan.choice is not None and "choice" not in found:
-            singles = released_start(self.plan, found["start"])
-            chosen = self.plan.choice.release(self._private_side.ask, self.universe, singles)
-            found["choice"] = pack_measurements(chosen)
-            self._transcript.append("choice", "", found["choice"])
-        self._public_side = PublicSide(self.plan, self._passes, found["start"], found.get("choice", b""))
+        chosen = self._release_choices(found["start"], entries)
+        self._public_side = PublicSide(self.plan, self._passes, found["start"], chosen)
         declared, sums, noise = self.schema, None, 0.0
         if self.plan.bin_sums is not None:
             if "bins" not in found:
@@ -466,6 +459,21 @@ class QueryEngine:
         if not self.universe.listed:
             return pack(means=np.concatenate([m.values for m in released]))
         return pack_measurements(released)
+
+    def _release_choices(self, start: bytes, entries: Sequence[TranscriptEntry]) -> list[Measurement]:
+        """Return the means of chosen pairs; every stage is written down before its model is fitted."""
+        choice = self.plan.choice
+        if choice is None:
+            return []
+        stored = [arrays(entry.content) for entry in entries if entry.kind == "choice"]
+        stages = [choice.read(each["pairs"], each["means"]) for each in stored]
+        singles = released_start(self.plan, start)
+        for stage in choice.release(self._private_side.ask, self.universe, singles, tuple(stages)):
+            pairs = np.array([m.attributes for m in stage[EACH - 1 :: EACH]]).reshape(-1, 2)
+            means = np.concatenate([np.zeros(0), *(m.values for m in stage)])
+            self._transcript.append("choice", str(len(stages)), pack(pairs=pairs, means=means))
+            stages.append(stage)
+        return [m for stage in stages for m in stage]
 
     def _release_checks(self) -> bytes:
         values = []

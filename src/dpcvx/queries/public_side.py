@@ -65,18 +65,20 @@ class PublicSide:
     """Holds what was released: the histogram, what it learnt, and how much noise there is in it.
 
     `plan`: of the engine; `passes`: over the cells of the histogram; `start`: the first release as written
-    down; `choice`: the chosen pairs as written down, empty if none are chosen. Everything here
-    is computed from released numbers.
+    down; `chosen`: the released means of chosen pairs, if pairs are chosen. Everything here is computed from
+    released numbers.
     """
 
-    def __init__(self, plan: EnginePlan, passes: Passes, start: bytes, choice: bytes = b"") -> None:
+    def __init__(
+        self, plan: EnginePlan, passes: Passes, start: bytes, chosen: Sequence[Measurement] = ()
+    ) -> None:
         self._plan, self._passes = plan, passes
         self.updates = 0  # lessons so far, with those that changed nothing
         self._certificates = 0  # lessons that are certificates of an error
         self._measured: list[tuple[Measurement, ...]] = []
         self._measured_wide: dict[str, tuple[Vector, float]] = {}  # coefficients and expected error, by query
         self._shares: Vector | None = None  # as the first release gave them, before the projection
-        self._base, self._warm = self._read_start(start, choice)
+        self._base, self._warm = self._read_start(start, chosen)
         # most attributes in one statistic of the first release; 0 if there are no statistics
         self._order = max((len(m.attributes) for m in self._warm), default=0)
         self.histogram: Histogram | LocalModels = self._base
@@ -391,7 +393,7 @@ class PublicSide:
                 self.histogram = self.histogram.reweight(where, stored["factor"])
 
     def _read_start(
-        self, content: bytes, choice: bytes
+        self, content: bytes, chosen: Sequence[Measurement]
     ) -> tuple[Histogram | LocalModels, tuple[Measurement, ...]]:
         if self._plan.start is None:
             if not self._plan.universe.listed:
@@ -407,8 +409,7 @@ class PublicSide:
 
         if not self._plan.universe.listed:
             universe, released = self._plan.universe, released_start(self._plan, content)
-            if choice:
-                chosen = measurements(choice)
+            if self._plan.choice is not None:
                 estimated = estimate_pairs(universe, self._plan.n, released, chosen)
                 fixed = [replace(m, deviation=EXACT) for m in estimated]  # not shrunk a second time
                 return LocalModels(universe, fixed, released=estimated, estimated=True), (*released, *chosen)
