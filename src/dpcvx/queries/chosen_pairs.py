@@ -200,7 +200,8 @@ def estimate_pairs(
 ) -> tuple[Measurement, ...]:
     """Return the means of contrasts of all single attributes and pairs, as the model of a release has them.
 
-    A pair that was measured has the deviation of its noise. The last half of the chosen pairs were, when they
+    A single attribute has the deviation of its noise and of what the fit took from its means. A pair that was
+    measured has the deviation of its noise. The last half of the chosen pairs were, when they
     were chosen, the farthest from the model. The dependence of another pair is taken to be as far from it as
     these were beyond noise, times the root of `UNSEEN`, and by chance in a sample of n records; the errors of
     its two attributes come on top.
@@ -210,9 +211,11 @@ def estimate_pairs(
     model, contrasts = _fit(universe, singles, chosen), {m.attributes[0]: m.features[0] for m in singles}
     measured = {m.attributes: m for m in chosen if len(m.attributes) == 2}
     unseen = UNSEEN * _rest(universe, singles, chosen)
-    found = [
-        replace(m, values=model.table(m.attributes) @ m.features[0]) for m in _averaged([*singles, *chosen])
-    ]
+    found = []
+    for m in _averaged([*singles, *chosen]):
+        values = model.table(m.attributes) @ m.features[0]
+        taken = float(np.mean((values - m.values) ** 2))  # what the fit took from the measured means
+        found.append(replace(m, values=values, deviation=math.sqrt(m.deviation**2 + taken)))
     alone = {m.attributes[0]: (float(np.mean(m.values**2)), m.deviation**2) for m in found}
     for (a, b), shares in model.pairs.items():
         known = measured.get((a, b))
