@@ -1,6 +1,7 @@
 """The query service on a table of persons with several rows: what its start, its answers and its page say."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -174,6 +175,58 @@ def test_public_findings_stop_a_new_account_before_it_pays(folder, schema, conte
     assert "Nothing was charged" in str(refused.value)
     assert "--accept-warnings" in str(refused.value)
     assert not (folder / "ledger.db").exists()
+
+
+@pytest.mark.parametrize("accept_warnings", [False, True])
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"person": "patient"}, "cannot be chosen for persons"),
+        ({}, "more than 16,777,216. Leave out .*--choose-pairs"),
+    ],
+    ids=["persons", "few cells"],
+)
+def test_pairs_that_cannot_be_chosen_are_refused_before_an_account_is_opened(
+    folder, given, words, accept_warnings
+):
+    chosen = settings(folder, "attributes.toml", choose_pairs=True, accept_warnings=accept_warnings, **given)
+    with pytest.raises(Incompatible, match=words):
+        start.run(chosen)
+    assert not (folder / "ledger.db").exists()
+
+
+def wide(folder, columns, people):
+    """A table of yes and no in many columns, with its schema, in the place of the visits."""
+    names = [f"q{j}" for j in range(columns)]
+    answers = np.random.default_rng(0).choice(["no", "yes"], (people, columns))
+    lines = [";".join(row) for row in (names, *answers)]
+    (folder / "visits.csv").write_text("\n".join(lines))
+    declared = "".join(f'[attributes.{name}]\nlevels = ["no", "yes"]\nother = "missing"\n' for name in names)
+    (folder / "wide.toml").write_text(declared)
+    return partial(settings, folder, "wide.toml", epsilon=1.0)
+
+
+@pytest.mark.parametrize(("people", "advised"), [(20, False), (400, True)])
+def test_a_choice_of_pairs_is_advised_only_where_it_measures_some(folder, people, advised):
+    with pytest.raises(WrongValue, match="show no relation between columns") as refused:
+        start.run(wide(folder, 60, people)())
+    assert ("--choose-pairs" in str(refused.value)) == advised
+
+
+def test_a_choice_of_pairs_is_not_advised_where_it_would_be_refused(folder):
+    with pytest.raises(WrongValue, match="show no relation between columns") as refused:
+        start.run(wide(folder, 14, 40)())
+    assert "--choose-pairs" not in str(refused.value)
+
+
+@pytest.mark.long
+def test_the_console_says_whether_pairs_are_chosen_and_another_start_is_refused(folder, monkeypatch, capsys):
+    given = wide(folder, 20, 2000)
+    _, said = served(monkeypatch, capsys, given(choose_pairs=True))
+    assert "pairs that are chosen: 20 attributes of 2,000 people" in said
+    assert "warm" not in said
+    with pytest.raises(WrongValue, match=r"method \(chosen_pairs, now warm\).*options \(.*--choose-pairs\)"):
+        start.run(given())
 
 
 @pytest.mark.long

@@ -279,7 +279,9 @@ class TestPlan:
         assert engine().budget_split.choices == round(1.5 * D)
 
     def test_few_cells_are_refused_with_the_other_method(self):
-        with pytest.raises(Incompatible, match=r"4,096 cells.*for more than 16,777,216.*Use method 'warm'"):
+        with pytest.raises(
+            Incompatible, match=r"4,096 cells.*more than 16,777,216.*Leave out method='chosen"
+        ):
             engine(records(d=12))
 
     def test_cells_that_no_memory_holds_are_refused_before_a_charge(self, tmp_path):
@@ -297,9 +299,12 @@ class TestPlan:
             )
         assert not ledger.account("survey").history()
 
-    @pytest.mark.parametrize(("sizes", "said"), [((2,) * 20, False), ((2,) * 40, True), ((300,) * 32, False)])
-    def test_choosing_is_offered_only_where_it_is_possible(self, sizes, said):
-        words = objection_to_sizes(schema_of(sizes), 40, BUDGET)
+    @pytest.mark.parametrize(
+        ("sizes", "n", "said"),
+        [((2,) * 20, 40, False), ((2,) * 40, 300, True), ((2,) * 40, 40, False), ((300,) * 32, 300, False)],
+    )
+    def test_choosing_is_offered_only_where_it_measures_pairs(self, sizes, n, said):
+        words = objection_to_sizes(schema_of(sizes), n, BUDGET)
         assert "so each column is measured by itself" in words
         assert ("--choose-pairs" in words) == said
 
@@ -308,6 +313,12 @@ class TestPlan:
         pairs = itertools.combinations(range(5), 2)
         assert made.least_noise == min(made.measurement(pair).deviations[1] for pair in pairs)
         assert made.least_noise < 0.6 * made.measurement((0, 1)).deviations[1]
+
+    def test_persons_are_refused_whatever_the_number_of_cells(self):
+        for d in (12, D):
+            codes = records(d=d)
+            with pytest.raises(Incompatible, match=r"cannot be chosen for persons.*Leave out method="):
+                engine(codes, groups=np.arange(N) // 2)
 
     def test_splits_of_earlier_versions_are_read(self):
         split = BudgetSplit("warm", 3.0, (1.0,), run=0.1, oracle=2.0, updates=4)

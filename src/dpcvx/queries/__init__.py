@@ -1,7 +1,7 @@
 """The query engine: many queries on one budget, answered from a histogram over a public schema."""
 
 from dpcvx.queries.answer import ARGUMENTS, BRANCHES, INTERVALS, Answer
-from dpcvx.queries.budget_split import CHECK
+from dpcvx.queries.budget_split import CHECK, check_choice
 from dpcvx.queries.comparison_runs import Asker
 from dpcvx.queries.engine import QueryEngine
 from dpcvx.queries.engine_plan import DECLARED, DIFFERENT_IDS, objection_to_sizes, usual_facts
@@ -50,6 +50,7 @@ __all__ = [
     "Regression",
     "Schema",
     "Universe",
+    "check_choice",
     "check_units",
     "columns_left_out",
     "differences_from_paid",

@@ -19,7 +19,7 @@ from dpcvx.queries.table_check import objection_to_check
 from dpcvx.queries.universe import LARGEST_UNIVERSE, Universe
 from dpcvx.solvers.defaults import default
 
-__all__ = ["BIN_MEANS", "CHECK", "METHODS", "BudgetSplit", "choose_method", "split_budget"]
+__all__ = ["BIN_MEANS", "CHECK", "METHODS", "BudgetSplit", "check_choice", "choose_method", "split_budget"]
 
 METHODS = ("composition", "histogram", "multiplicative_weights", "warm", "chosen_pairs", "offline")
 # Shares of the budget in terms of zCDP: 1/(2 noise^2), epsilon^2/2, eta^2/8.
@@ -151,16 +151,6 @@ def split_budget(
             f"The schema has {universe.n_cells:,} cells; method {method!r} keeps a histogram of all of them, "
             f"which has at most {LARGEST_UNIVERSE:,}. Use method 'warm'."
         )
-    if method == "chosen_pairs" and universe.listed:
-        raise Incompatible(
-            f"The schema has {universe.n_cells:,} cells; method {method!r} is for more than "
-            f"{LARGEST_UNIVERSE:,}. Use method 'warm', which measures all pairs of attributes."
-        )
-    if method == "chosen_pairs" and (cells := cells_of_pairs(universe)) > MOST_CELLS:
-        raise Incompatible(
-            f"All pairs of attributes have {cells:,} cells together; method {method!r} compares all of them "
-            f"with a model, of {MOST_CELLS:,} at most. Join levels, widen bins or declare fewer columns."
-        )
     if budget.delta == 0:
         raise Incompatible("The engine's noise is Gaussian, which needs delta > 0: use for instance 1 / n^2.")
     whole = spendable(budget)
@@ -240,6 +230,26 @@ def cells_of_pairs(universe: Universe) -> int:
 def can_choose_pairs(universe: Universe) -> bool:
     """Return whether pairs can be chosen, by the schema alone."""
     return not universe.listed and cells_of_pairs(universe) <= MOST_CELLS
+
+
+def check_choice(universe: Universe, persons: bool) -> None:
+    """Refuse method "chosen_pairs" where it has no mechanism, from public facts.
+
+    `persons`: whether the units are persons. They need a histogram, and with one all pairs are measured.
+    """
+    without = "Leave out method='chosen_pairs', or --choose-pairs: all pairs of attributes are then measured."
+    if persons:
+        raise Incompatible(f"Pairs cannot be chosen for persons, who may have several rows. {without}")
+    if universe.listed:
+        raise Incompatible(
+            f"The schema has {universe.n_cells:,} cells, and pairs are chosen only where there are more than "
+            f"{LARGEST_UNIVERSE:,}. {without}"
+        )
+    if (cells := cells_of_pairs(universe)) > MOST_CELLS:
+        raise Incompatible(
+            f"All pairs of attributes have {cells:,} cells together, and choosing compares all of them with "
+            f"a model, {MOST_CELLS:,} at most. Join levels, widen bins or declare fewer columns."
+        )
 
 
 def pairs_to_choose(universe: Universe) -> int:

@@ -34,7 +34,14 @@ from dpcvx.queries.answer_intervals import (
     without_hidden,
 )
 from dpcvx.queries.bin_means import with_bin_means
-from dpcvx.queries.budget_split import BIN_MEANS, CHECK, BudgetSplit, choose_method, split_budget
+from dpcvx.queries.budget_split import (
+    BIN_MEANS,
+    CHECK,
+    BudgetSplit,
+    check_choice,
+    choose_method,
+    split_budget,
+)
 from dpcvx.queries.chosen_pairs import EACH
 from dpcvx.queries.comparison_runs import Asker, ComparisonRuns
 from dpcvx.queries.compiled import CompiledQuery, CompiledRegression, Query
@@ -174,6 +181,8 @@ class QueryEngine:
             budget = replace(budget, unit=units.neighbours.unit, weight=units.neighbours.weight)
         self.schema, self.budget, self._neighbours = schema, budget, budget.neighbours
         self.universe = Universe(schema)
+        if method == "chosen_pairs":
+            check_choice(self.universe, units is not None)
         check_units(self.universe, units is not None)
         self._passes = passes_over(self.universe.shape, backend)
         self.n = number_of_rows(table) if units is None else units.n

@@ -225,10 +225,13 @@ def objection_to_sizes(
             "even on chosen tables of two columns is larger than any dependence. Declare fewer columns, or a "
             "larger epsilon."
         )
-    other = "; or choose the tables of two columns that are measured (--choose-pairs)"
+    if not can_choose_pairs(universe) or objection_to_sizes(schema, n, budget, check, "chosen_pairs"):
+        instead = "."
+    else:
+        instead = "; or choose the tables of two columns that are measured (--choose-pairs)."
     return (
         f"With {n:,} people, {len(universe.shape)} columns of {sum(universe.shape):,} levels and bins, and "
         f"epsilon {budget.epsilon:g}, the noise on tables of two columns is larger than any dependence, so "
         "each column is measured by itself: regressions and tables would show no relation between columns. "
-        f"Declare fewer columns or levels, or a larger epsilon{other if can_choose_pairs(universe) else ''}."
+        f"Declare fewer columns or levels, or a larger epsilon{instead}"
     )

@@ -39,6 +39,7 @@ from dpcvx.queries import (
     QueryEngine,
     Schema,
     Universe,
+    check_choice,
     check_units,
     columns_left_out,
     differences_from_paid,
@@ -115,7 +116,10 @@ def run(settings: ServiceSettings) -> None:
     table = (_open_declared if _declares_table(settings.schema) else _open)(settings)
     if settings.persons is not None and table.person is None:
         raise WrongValue("--persons needs the ids of persons: give --person, the name of their column.")
-    check_units(Universe(table.schema), table.person is not None)  # refuses before an account is opened
+    universe, persons = Universe(table.schema), table.person is not None
+    if settings.choose_pairs:
+        check_choice(universe, persons)
+    check_units(universe, persons)  # both refuse before an account is opened
     with _listen(settings.host, settings.port) as listening:
         _serve(table, settings, listening)
 
@@ -279,7 +283,8 @@ def _serve(
     account = _account(settings, n, unit)
     database = ServiceDatabase(settings.ledger, settings.account)
     with database.alone():
-        console.print(f"warm start: {quantity(len(table.schema.names), 'attribute')} of {n:,} people")
+        started = "pairs that are chosen" if settings.choose_pairs else "warm start"
+        console.print(f"{started}: {quantity(len(table.schema.names), 'attribute')} of {n:,} people")
         for words in table.warnings:
             console.print(f"warning: {words}", markup=False, soft_wrap=True)
         for column in table.left_out:
@@ -336,9 +341,9 @@ def _check_before_paying(
             lacking = "".join(f" {each}" for each in table.warnings if table.absent)
             raise WrongValue(
                 f"Account {settings.account!r} has paid for a server with another {words}.{lacking} Nothing "
-                "was charged. Start with the table, the schema, --spend, --check, --persons and "
-                "--choose-pairs that it was opened for, or with another --account. To charge what is left of "
-                "this one for a second server, add --accept-warnings."
+                "was charged. Start with the table, the schema and the options (--spend, --check, --persons, "
+                "--choose-pairs) that it was opened for, or with another --account. To charge what is left "
+                "of this one for a second server, add --accept-warnings."
             )
         return
     sizes = objection_to_sizes(table.schema, n, budget, settings.check, settings.method)
