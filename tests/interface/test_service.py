@@ -470,6 +470,8 @@ def test_notes_have_room():
         True,
         True,
         levels,
+        independent=True,
+        pairs=(1500, 500, 500),
     )
     listed = json.dumps([query.to_json(), ["intercept", *levels, "column1=no:column2=no"]])
     assert len(note) < NOTE_ROOM + NAMED * len(listed)

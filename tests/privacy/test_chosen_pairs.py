@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+import re
 from collections import Counter
 
 import numpy as np
@@ -356,20 +357,41 @@ class TestEngine:
         assert off["chosen_pairs"] < 0.8 * off["warm"]
 
     def test_answers_say_how_many_of_their_pairs_were_measured(self):
-        made = engine()
+        rng = np.random.default_rng(1)
+        codes = (rng.random((D, N)) < 0.5).astype(np.int16)
+        codes[: D // 2] = codes[0] ^ (rng.random((D // 2, N)) < 0.2)  # one common cause, and no dependence
+        table, budget = table_of(codes), Budget(20.0, 1e-6)
+        options = {"method": "chosen_pairs", "check": 0, "rng": SeededGenerator(3)}
+        made = QueryEngine(schema_of((2,) * D), table, budget, **options)
         measured = {m.attributes for m in made._public_side._warm if len(m.attributes) == 2}
-        assert (0, 1) in measured
-        unknown = next(pair for pair in itertools.combinations(range(D), 2) if pair not in measured)
-        names = [f"a{j}" for j in unknown]
-        note = made.ask(Marginal(names)).note
-        assert "no two of its columns were measured together: other columns link them" in note
-        assert "pairs of its columns" not in made.ask(Marginal(["a0", "a1"])).note
-        several = ["a0", "a1", f"a{unknown[0]}", f"a{unknown[1]}"]
-        asked = {
-            tuple(sorted(int(name[1:]) for name in pair)) for pair in itertools.combinations(set(several), 2)
-        }
-        count = len(asked & measured)
-        assert f"{count} of the {len(asked)} pairs" in made.ask(Marginal(list(dict.fromkeys(several)))).note
+        joined = list(range(D))  # by pointers to an attribute that a chain of measured pairs reaches
+        for _ in range(D):
+            for a, b in measured:
+                joined[a] = joined[b] = min(joined[a], joined[b])
+        apart = {pair for pair in itertools.combinations(range(D), 2) if joined[pair[0]] != joined[pair[1]]}
+        near = set(itertools.combinations(range(D), 2)) - measured - apart
+        assert apart
+        assert near
+
+        def note(*places):
+            return made.ask(Marginal([f"a{j}" for j in places])).note
+
+        assert "pairs of its columns" not in note(*min(measured))
+        assert "measured together" not in note(*min(measured))
+        assert "no two of these attributes were measured together" in note(*min(apart))
+        said = "0 of the 1 pairs of its columns were measured and 1 follows from other measured pairs"
+        assert said in note(*min(near))
+        for places in itertools.islice(itertools.combinations(range(0, D, 5), 4), 12):
+            pairs = set(itertools.combinations(places, 2))
+            said = note(*places)
+            if pairs <= apart:
+                assert "no two of these attributes were measured together" in said
+                continue
+            assert f"{len(pairs & measured)} of the 6 pairs" in said
+            assert (f"{len(pairs & near)} follow" in said) == bool(pairs & near)
+            assert ("taken as independent" in said) == bool(pairs & apart)
+            if pairs & apart:
+                assert re.search(rf"\b{len(pairs & apart)} (is|are) taken as independent", said)
 
     def test_a_new_measurement_says_nothing_of_pairs(self):
         """It is of the query itself, and follows from no other column."""

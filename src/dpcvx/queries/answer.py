@@ -355,11 +355,9 @@ SELECTED = (
     "about {:.0%} of the people have no {}, and the model does not know which combinations of features they "
     "have: there are no intervals"
 )
-CHOSEN = (
-    "{} pairs of its columns {} measured: the model has the others from pairs that link them, or as "
-    "independent"
-)
-NOT_CHOSEN = "no two of its columns were measured together: other columns link them in the model, or none do"
+CHOSEN = "{} pairs of its columns {} measured"
+FOLLOW = "{} from other measured pairs"
+APART = "{} taken as independent, since no chain of measured pairs joins their columns"
 INDEPENDENT = (
     "no two of these attributes were measured together: the answer does not show how they depend on each "
     "other"
@@ -385,7 +383,7 @@ def reading_note(
     few: bool = False,
     cut: Sequence[str] = (),
     independent: bool = False,
-    pairs: tuple[int, int] = (0, 0),
+    pairs: tuple[int, int, int] = (0, 0, 0),
 ) -> str:
     """Return how attributes and units enter an answer, or "" if there is nothing to say.
 
@@ -396,8 +394,8 @@ def reading_note(
     released; `shrunk`: whether the edge of the set shrinks the coefficients; `intervals`: whether there are
     intervals; `few`: whether too few people are visible who satisfy the condition of a mean;
     `cut`: coefficients whose intervals end at the edge of the set; `independent`: whether no two of the
-    query's attributes were measured together; `pairs`: number of pairs of the query's attributes, and of
-    those that were measured, where an engine chooses pairs.
+    query's attributes were measured together; `pairs`: number of pairs of the query's attributes, of those
+    that were measured, and of those taken as independent, where an engine chooses pairs.
     """
     notes = [
         BINDING.format(UNCALIBRATED if intervals else "") if shrunk else "",
@@ -416,12 +414,16 @@ def reading_note(
     return "; ".join(note for note in notes if note)
 
 
-def _pairs_note(pairs: int, measured: int) -> str:
+def _pairs_note(pairs: int, measured: int, apart: int) -> str:
     if pairs == measured:
         return ""
-    if not measured:
-        return NOT_CHOSEN
-    return CHOSEN.format(f"{measured} of the {pairs}", "was" if measured == 1 else "were")
+    if pairs == apart:
+        return INDEPENDENT
+    follow = pairs - measured - apart
+    parts = [CHOSEN.format(f"{measured} of the {pairs}", "was" if measured == 1 else "were")]
+    parts += [FOLLOW.format(f"{follow} {'follows' if follow == 1 else 'follow'}")] if follow else []
+    parts += [APART.format(f"{apart} {'is' if apart == 1 else 'are'}")] if apart else []
+    return " and ".join(parts)
 
 
 def _coding_note(query: Query, schema: Schema, bins_measured: bool) -> str:

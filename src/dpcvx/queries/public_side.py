@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -157,15 +158,28 @@ class PublicSide:
             return False
         return not any(len(known.intersection(m.attributes)) > 1 for each in self._measured for m in each)
 
-    def measured_pairs(self, compiled: CompiledQuery) -> tuple[int, int]:
-        """Return the number of pairs of a query's attributes, and of those that were measured.
+    def measured_pairs(self, compiled: CompiledQuery) -> tuple[int, int, int]:
+        """Return the number of pairs of a query's attributes, of those measured, and of those taken as apart.
 
-        (0, 0) unless the release chose the pairs that it measured.
+        A pair is taken as independent if it was not measured and no chain of chosen pairs joins it. (0, 0, 0)
+        unless the release chose the pairs that it measured.
         """
         if self._plan.choice is None:
-            return 0, 0
+            return 0, 0, 0
         pairs = list(combinations(sorted(set(compiled.attributes)), 2))
-        return len(pairs), sum(self._is_measured(pair) for pair in pairs)
+        others = [pair for pair in pairs if not self._is_measured(pair)]
+        apart = sum(self._joined[a] != self._joined[b] for a, b in others)
+        return len(pairs), len(pairs) - len(others), apart
+
+    @cached_property
+    def _joined(self) -> list[int]:
+        """A number for each attribute; two have the same if a chain of chosen pairs joins them."""
+        found = list(range(len(self._plan.universe.shape)))
+        for m in self._warm:
+            if len(m.attributes) == 2:
+                a, b = (found[place] for place in m.attributes)
+                found = [a if each == b else each for each in found]
+        return found
 
     def _is_measured(self, attributes: Collection[int]) -> bool:
         """Whether a released or later measured table contains all of some attributes."""
