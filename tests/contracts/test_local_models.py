@@ -26,6 +26,7 @@ from dpcvx.queries import (
 )
 from dpcvx.queries import marginals as module
 from dpcvx.queries.budget_split import split_budget
+from dpcvx.queries.joint_shrinkage import shrink_together
 from dpcvx.queries.local_models import LocalModels
 from dpcvx.queries.wide_regression import WideRegression
 
@@ -452,6 +453,8 @@ def test_errors_of_covariances_include_what_shrinkage_took(method):
     table = {f"x{j}": np.clip(column, -5.9, 5.9) for j, column in enumerate(values)}
     options = {"method": method, "check": 0, "bin_means": 0, "rng": SeededGenerator(0)}
     engine = QueryEngine(schema, table, Budget(1.0, 1e-6), **options)
+    note = engine.ask(Regression("x0", [f"x{j}" for j in range(1, 12)], loss="squared")).note
+    assert ("noise hides many dependences" in note) == (method == "warm")
     models, counts = engine.histogram, Counts.of(Universe(schema), table)
     bins = schema.attributes[0]
     number = np.where(np.arange(bins.size) < bins.known, bins.scaled, 0.0)[:, None]
@@ -464,3 +467,31 @@ def test_errors_of_covariances_include_what_shrinkage_took(method):
         far.append(float(off[0, 0]) / math.sqrt(models.product_variances(a, number, b, number)[0, 0]))
     assert np.mean(np.abs(far) < 1.96) > 0.8
     assert 0.3 < math.sqrt(np.mean(np.square(far))) < 2.0
+
+
+def test_errors_of_covariances_are_known_whatever_noise_says_about_all_pairs_together():
+    """Groups of ten attributes with dependences that noise hides; a release may seem to have none at all."""
+    rng, n, d = np.random.default_rng(4), 1500, 30
+    causes = np.repeat(rng.normal(size=(d // 10, n)), 10, axis=0)
+    codes = np.digitize(causes + rng.normal(size=(d, n)), [-1.2, 0.0, 1.2])
+    schema = Schema(tuple(Attribute(f"a{j}", tuple("abcd"), "a") for j in range(d)))
+    counts = Counts.of(
+        Universe(schema), {f"a{j}": np.array(list("abcd"))[column] for j, column in enumerate(codes)}
+    )
+    high = (np.arange(4) > 1).astype(float)[:, None]
+    mechanism = NoisyMarginals((4,) * d, n, 9.0, 2)
+    sizes, seen = [], []
+    for seed in range(4):
+        released = mechanism(counts, SeededGenerator(seed))
+        models = LocalModels(counts.universe, shrink_together(released, mechanism.sizes), released=released)
+        seen.append(models._pooled_variance)
+        far = []
+        for a, b in itertools.combinations(range(d), 2):
+            shares = counts.shares((a, b)).reshape(4, 4)
+            off = (high.T @ shares @ high) - (shares.sum(axis=1) @ high) * (shares.sum(axis=0) @ high)
+            off -= models.products(a, high, b, high)
+            off += (models.shares(a) @ high) * (models.shares(b) @ high)
+            far.append(float(off[0, 0]) / math.sqrt(models.product_variances(a, high, b, high)[0, 0]))
+        sizes.append(math.sqrt(np.mean(np.square(far))))
+    assert min(seen) == 1e-3  # such a release seems to show no dependence
+    assert max(sizes) < 3.0

@@ -355,6 +355,10 @@ SELECTED = (
     "about {:.0%} of the people have no {}, and the model does not know which combinations of features they "
     "have: there are no intervals"
 )
+BLURRED = (
+    "noise hides many dependences of two columns in this release: intervals of features that depend strongly "
+    "on each other, or of numbers with a long tail, hold the coefficient less often than stated"
+)
 CHOSEN = "{} pairs of its columns {} measured"
 FOLLOW = "{} from other measured pairs"
 APART = "{} taken as independent, since no chain of measured pairs joins their columns"
@@ -384,6 +388,7 @@ def reading_note(
     cut: Sequence[str] = (),
     independent: bool = False,
     pairs: tuple[int, int, int] = (0, 0, 0),
+    blurred: bool = False,
 ) -> str:
     """Return how attributes and units enter an answer, or "" if there is nothing to say.
 
@@ -395,7 +400,8 @@ def reading_note(
     intervals; `few`: whether too few people are visible who satisfy the condition of a mean;
     `cut`: coefficients whose intervals end at the edge of the set; `independent`: whether no two of the
     query's attributes were measured together; `pairs`: number of pairs of the query's attributes, of those
-    that were measured, and of those taken as independent, where an engine chooses pairs.
+    that were measured, and of those taken as independent, where an engine chooses pairs; `blurred`: whether
+    a regression rests on pairs of which noise hides many.
     """
     notes = [
         BINDING.format(UNCALIBRATED if intervals else "") if shrunk else "",
@@ -408,6 +414,7 @@ def reading_note(
         UNMEASURED.format(", ".join(unmeasured)) if unmeasured else "",
         INDEPENDENT if independent else "",
         _pairs_note(*pairs),
+        BLURRED if blurred and intervals else "",
         PERSONS if neighbours.unit == "person" else "",
         OWN_FIT if own_fit else "",
     ]

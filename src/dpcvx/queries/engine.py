@@ -627,6 +627,7 @@ class QueryEngine:
                 cut=() if is_mean else cut_by_set(reading, noise, numbers),
                 intervals=any(each.low is not None for each in numbers),
                 independent=branch == "histogram" and self._public_side.is_independent(compiled),
+                blurred=branch == "histogram" and self._public_side.is_blurred(compiled),
                 pairs=self._public_side.measured_pairs(compiled) if branch == "histogram" else (0, 0, 0),
             ),
             data="" if self._account is None else self._account.name,

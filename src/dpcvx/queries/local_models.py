@@ -383,7 +383,7 @@ class LocalModels:
         left = ((f * one.shares[:, None]).T @ one.centred) ** 2
         right = ((g * other.shares[:, None]).T @ other.centred) ** 2
         noise = self._for_intervals((pair.first, pair.second)).deviation ** 2
-        before = math.inf if self._estimated else pair.variance
+        before = math.inf if self._estimated else max(pair.variance, self._raised_variance)
         posterior = noise / np.maximum(pair.spread**2 + noise / before, SMALLEST)
         posterior = posterior if a < b else posterior.T
         found: Vector = left @ posterior @ right.T
@@ -396,6 +396,23 @@ class LocalModels:
         more = max(usual * both / (usual + both) - known, 0.0)
         along = np.outer((f * one.shares[:, None]).T @ u.cells, (g * other.shares[:, None]).T @ w.cells)
         return found + more * along**2
+
+    @cached_property
+    def _raised_variance(self) -> float:
+        """Variance of the coefficients of all pairs by the release itself, raised by its standard error.
+
+        For intervals. The estimate without it may be near 0 by noise alone, in about one release of six where
+        noise hides most pairs, and all intervals would then be too short.
+        """
+        squares = errors = spreads = 0.0
+        pairs = [m for m in self._as_released.values() if len(m.attributes) == 2]
+        for m in pairs[:: len(pairs) // POOLED + 1]:
+            turned, noise = self._turned(m)
+            one, other = (self._single(a).spread for a in m.attributes)
+            squares += float((turned**2).sum()) - turned.size * noise
+            errors += 2 * turned.size * noise**2
+            spreads += float((np.outer(one, other) ** 2).sum())
+        return max((squares + math.sqrt(errors)) / max(spreads, SMALLEST), LEAST_VARIANCE)
 
     @cached_property
     def _numbers(self) -> dict[int, _Number]:

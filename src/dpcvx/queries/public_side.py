@@ -158,6 +158,12 @@ class PublicSide:
             return False
         return not any(len(known.intersection(m.attributes)) > 1 for each in self._measured for m in each)
 
+    def is_blurred(self, compiled: CompiledQuery) -> bool:
+        """Return whether a regression rests on pairs that are estimated together, as noise hides many of them."""
+        start = self._plan.start
+        shrunk = isinstance(start, NoisyMarginals) and self._plan.choice is None and worth_shrinking(start)
+        return isinstance(compiled, WideRegression) and shrunk
+
     def measured_pairs(self, compiled: CompiledQuery) -> tuple[int, int, int]:
         """Return the number of pairs of a query's attributes, of those measured, and of those taken as apart.
 
