@@ -159,7 +159,7 @@ class PublicSide:
         return not any(len(known.intersection(m.attributes)) > 1 for each in self._measured for m in each)
 
     def is_blurred(self, compiled: CompiledQuery) -> bool:
-        """Return whether a regression rests on pairs that are estimated together, as noise hides many of them."""
+        """Return whether a regression rests on pairs that are estimated together, as noise hides many."""
         start = self._plan.start
         shrunk = isinstance(start, NoisyMarginals) and self._plan.choice is None and worth_shrinking(start)
         return isinstance(compiled, WideRegression) and shrunk
