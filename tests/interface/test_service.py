@@ -472,6 +472,7 @@ def test_notes_have_room():
         levels,
         independent=True,
         pairs=(1500, 500, 500),
+        blurred=True,
     )
     listed = json.dumps([query.to_json(), ["intercept", *levels, "column1=no:column2=no"]])
     assert len(note) < NOTE_ROOM + NAMED * len(listed)

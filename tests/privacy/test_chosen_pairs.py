@@ -345,7 +345,7 @@ class TestPlan:
 
 class TestEngine:
     def test_strong_pairs_are_found_and_answers_are_close(self):
-        """Mean largest error of the fifteen strong tables, with noise of all pairs and of chosen ones."""
+        """Mean largest error of the eighteen strong tables, of chosen pairs and of all pairs."""
         codes, off = records(), {}
         for method in ("chosen_pairs", "warm"):
             made, errors = engine(codes, method=method), []
@@ -359,7 +359,7 @@ class TestEngine:
     def test_answers_say_how_many_of_their_pairs_were_measured(self):
         rng = np.random.default_rng(1)
         codes = (rng.random((D, N)) < 0.5).astype(np.int16)
-        codes[: D // 2] = codes[0] ^ (rng.random((D // 2, N)) < 0.2)  # one common cause, and no dependence
+        codes[: D // 2] = codes[0] ^ (rng.random((D // 2, N)) < 0.2)  # the rest is independent
         table, budget = table_of(codes), Budget(20.0, 1e-6)
         options = {"method": "chosen_pairs", "check": 0, "rng": SeededGenerator(3)}
         made = QueryEngine(schema_of((2,) * D), table, budget, **options)
