@@ -745,23 +745,23 @@ _LISTED = (
             "of the budget for means of numbers inside their bins",
             "benchmarks/natural.py", predicts=False),
     Default("queries.budget_split.CHOICES", 1.5,
-            "chosen pairs for each attribute; one was worse on two surveys and better on none",
+            "chosen pairs per attribute; 1 was worse on two surveys and better on none",
             "benchmarks/chosen_pairs.py", predicts=False),
     Default("queries.budget_split.FIRST", 0.3,
-            "share of single attributes where pairs are chosen; 0.2 and 0.4 are no better",
+            "share of single attributes in the first release, if pairs are chosen; 0.2 and 0.4 are no better",
             "benchmarks/chosen_pairs.py", predicts=False),
     Default("queries.budget_split.CHOICE_PART", 0.3,
-            "share of a choice in the budget of a choice and a measurement; 0.2 and 0.5 are no better",
+            "share of the choice in the budget of a choice and its measurement; 0.2 and 0.5 are no better",
             "benchmarks/chosen_pairs.py", predicts=False),
     Default("queries.chosen_pairs.STAGES", 8,
-            "fits of the model while pairs are chosen; one for each choice takes eight times as long for "
-            "little", "benchmarks/chosen_pairs.py", predicts=False),
+            "fits of the model while pairs are chosen; a fit for each choice takes eight times as long and "
+            "gains little", "benchmarks/chosen_pairs.py", predicts=False),
     Default("queries.chosen_pairs.COST", 0.5,
-            "share of the expected noise of a measurement that a pair must exceed; 0 and 1 are each better "
-            "on some surveys", "benchmarks/chosen_pairs.py", predicts=False),
+            "share of the expected noise of a measurement that is subtracted from the score of a pair; 0 and "
+            "1 are each better on some surveys", "benchmarks/chosen_pairs.py", predicts=False),
     Default("queries.chosen_pairs.UNSEEN", 0.4,
-            "mean square of what a model misses of a pair that was not measured, over that of the pairs that "
-            "were chosen last", "benchmarks/joint_pairs.py", predicts=False),
+            "mean square of the error of a model for a pair that was not measured, over that for the pairs "
+            "that were chosen last", "benchmarks/joint_pairs.py", predicts=False),
     Default("queries.self_check.SIZE", 200,
             "queries of a self-check; the 195th error is its 97.5 % quantile",
             "not measured: enough for a quantile of 5 % in two parts", predicts=False),
