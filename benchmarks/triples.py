@@ -11,11 +11,12 @@ and 200 of 4, and the mean excess loss of 60 logistic regressions on six attribu
 was chosen on this table. With --local distributions are fitted to the attributes of each query; 150 tables of
 3 and 60 of 4 attributes, and 25 regressions.
 
-With --people, tables of people of answer_intervals.py at epsilon 1 and 4, if triples have a noise below
-1.75/sqrt(n): pairs alone, all triples, and a release of all triples of which only those are fitted, 1,024
-statistics at most, that a model of the released pairs misses by two standard deviations of a sum of squares.
-Shown are the noise of a triple, as it is and over the size of its functions, and means of the largest errors
-of tables; logistic regressions as there.
+With --people, tables of people of answer_intervals.py at epsilon 1 and 4, if the noise of triples is below
+1.75/sqrt(n). Compared are pairs alone ("pairs"), all triples ("all"), and a release of all triples of which
+only some are fitted ("chosen"): those whose sum of squared differences from a model of the released pairs is
+more than two standard deviations above its mean, up to 1,024 statistics. Shown are the noise of a triple, as
+it is and divided by the size of its functions, the means of the largest errors of tables, and the mean excess
+loss of logistic regressions as there.
 """
 
 import argparse

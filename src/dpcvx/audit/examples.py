@@ -226,9 +226,9 @@ def _tables(table: dict[str, Any], places: list[int], rng: np.random.Generator) 
 def _publish_engine(
     method: str, seed: int, groups: Any = None, *, wide: bool = False
 ) -> Callable[[Any], dict[str, Any]]:
-    """Return what publishes the answers of an engine.
+    """Return a function that publishes the answers of an engine.
 
-    `wide`: with further columns that all records share.
+    `wide`: whether to add attributes that have the same value in all records.
     """
     more = tuple(Attribute(f"more{j}", ("no", "yes"), "no") for j in range(24 if wide else 0))
     schema = Schema((*SCHEMA.attributes, *more))

@@ -121,8 +121,8 @@ def serve(
         bool,
         typer.Option(
             "--choose-pairs",
-            help="Measure few pairs of columns, chosen with noise, in place of all pairs: for very many "
-            "columns of few people, where a few pairs depend strongly on each other.",
+            help="Measure few pairs of columns, chosen with noise, in place of all pairs: for tables with "
+            "very many columns and few people, where a few pairs depend strongly on each other.",
         ),
     ] = False,
     accept_warnings: Annotated[

@@ -401,7 +401,7 @@ def reading_note(
     `cut`: coefficients whose intervals end at the edge of the set; `independent`: whether no two of the
     query's attributes were measured together; `pairs`: number of pairs of the query's attributes, of those
     that were measured, and of those taken as independent, where an engine chooses pairs; `blurred`: whether
-    a regression rests on pairs of which noise hides many.
+    noise hides many of the pairs that a regression is computed from.
     """
     notes = [
         BINDING.format(UNCALIBRATED if intervals else "") if shrunk else "",

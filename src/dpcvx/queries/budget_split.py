@@ -233,9 +233,9 @@ def can_choose_pairs(universe: Universe) -> bool:
 
 
 def check_choice(universe: Universe, persons: bool) -> None:
-    """Refuse method "chosen_pairs" where it has no mechanism, from public facts.
+    """Refuse method "chosen_pairs" where pairs cannot be chosen, by public facts.
 
-    `persons`: whether the units are persons. They need a histogram, and with one all pairs are measured.
+    `persons`: whether the units are persons. These need a histogram; pairs are chosen only without one.
     """
     without = "Leave out method='chosen_pairs', or --choose-pairs: all pairs of attributes are then measured."
     if persons:

@@ -1,7 +1,7 @@
 """Pairs of attributes that are chosen and measured one by one, where all pairs together are mostly noise.
 
-As in AIM and MST the exponential mechanism selects the pairs whose tables are farthest from the present
-model, these are measured, and the model is fitted anew; here for replacement of a record, and in few stages.
+As in AIM, the exponential mechanism selects the pairs whose tables are farthest from the present model; they
+are measured, and the model is fitted again. Here neighbours differ by replacement, and stages are few.
 The model is the distribution of largest entropy on a junction tree.
 """
 
@@ -133,7 +133,7 @@ class ChosenPairs:
 
     @property
     def stages(self) -> tuple[int, ...]:
-        """Number of choices in each stage; a stage has room for half as many as there are attributes."""
+        """Number of choices in each stage; a stage has at most half as many as there are attributes."""
         number = max(STAGES, math.ceil(self.rounds / (len(self.sizes) // 2)))
         return tuple(len(part) for part in np.array_split(np.arange(self.rounds), number) if len(part))
 
@@ -146,8 +146,8 @@ class ChosenPairs:
     ) -> Iterator[tuple[Measurement, ...]]:
         """Yield the released means of each stage: of every chosen pair and of its two attributes.
 
-        The work of a stage shows what the stages before it released. A caller that writes a stage down before
-        it asks for the next one, and continues from there, makes no choice a second time.
+        The work of a stage depends on the releases of the stages before it. A caller that writes
+        a stage down before it asks for the next one, and continues from there, makes no choice a second time.
 
         `ask`: gives the answer of a mechanism on the records; `singles`: released means of single attributes;
         `done`: stages that were released before.
@@ -182,7 +182,7 @@ class ChosenPairs:
         return tuple(found)
 
     def _noise_on_counts(self, pair: Pair) -> float:
-        """Half of the l1 distance by which the noise of a measurement moves the counts, in the mean."""
+        """Expected value of half the l1 norm of the noise on the counts of a measured pair."""
         first, second = (self.sizes[a] for a in pair)
         one, two = self.measurement(pair).deviations
         a, b = (first - 1) ** 2, (second - 1) ** 2
@@ -198,13 +198,13 @@ def all_pairs(d: int) -> list[Pair]:
 def estimate_pairs(
     universe: Universe, n: int, singles: Sequence[Measurement], chosen: Sequence[Measurement]
 ) -> tuple[Measurement, ...]:
-    """Return the means of contrasts of all single attributes and pairs, as the model of a release has them.
+    """Return the means of contrasts of all single attributes and pairs, by the model of a release.
 
-    A single attribute has the deviation of its noise and of what the fit took from its means. A pair that was
-    measured has the deviation of its noise. The last half of the chosen pairs were, when they
-    were chosen, the farthest from the model. The dependence of another pair is taken to be as far from it as
-    these were beyond noise, times the root of `UNSEEN`, and by chance in a sample of n records; the errors of
-    its two attributes come on top.
+    The standard deviation of a single attribute includes its noise and the change of its means by the fit.
+    That of a measured pair is that of its noise. For another pair four variances are added. The first is
+    `UNSEEN` times the mean square, beyond noise, of the differences between the last half of the chosen pairs
+    and the model before them, times the root of the number of functions. The second is that of a sample of n
+    records. The others are those of the errors of the two attributes.
 
     `n`: number of records; `singles`, `chosen`: what `ChosenPairs` was given and what it returned.
     """
@@ -214,7 +214,7 @@ def estimate_pairs(
     found = []
     for m in _averaged([*singles, *chosen]):
         values = model.table(m.attributes) @ m.features[0]
-        taken = float(np.mean((values - m.values) ** 2))  # what the fit took from the measured means
+        taken = float(np.mean((values - m.values) ** 2))  # change of the measured means by the fit
         found.append(replace(m, values=values, deviation=math.sqrt(m.deviation**2 + taken)))
     alone = {m.attributes[0]: (float(np.mean(m.values**2)), m.deviation**2) for m in found}
     for (a, b), shares in model.pairs.items():

@@ -18,12 +18,12 @@ from dpcvx.errors import Incompatible
 __all__ = ["JunctionTree", "TreeModel", "count_cells"]
 
 Attributes = tuple[int, ...]
-SMALLEST = 1e-250  # of a message, relative to its largest number
-SWEEPS = 10
+SMALLEST = 1e-250  # least share that a wanted share is divided by
+SWEEPS = 10  # walks through the tree in one fit
 
 
 def cliques_of(sizes: Sequence[int], tables: Iterable[Attributes]) -> list[Attributes]:
-    """Return groups of attributes whose graph is triangulated and holds every table.
+    """Return the cliques of a triangulated graph of attributes; each table is inside one of them.
 
     The attribute whose neighbours have the fewest cells together is removed first.
     """
@@ -59,7 +59,7 @@ def count_cells(sizes: Sequence[int], tables: Iterable[Attributes]) -> int:
 
 
 class JunctionTree:
-    """Cliques, the first of which is the root, the parent of each, and what it shares with its parent.
+    """A tree of cliques; the first is the root, and each has the attributes that it shares with its parent.
 
     `sizes`: number of cells of each attribute; `tables`: groups of attributes that a clique has to hold.
     """
@@ -127,8 +127,9 @@ def sum_to(table: Vector, clique: Attributes, attributes: Iterable[int]) -> Vect
 class TreeModel:
     """The distribution of largest entropy, given shares of single attributes and of some pairs.
 
-    Iterative proportional fitting on a junction tree: a walk through the tree multiplies each clique by the
-    wanted over the present shares of its pairs, and carries what it shares with the next clique there.
+    Iterative proportional fitting on a junction tree: a walk through the tree multiplies each clique by
+    the wanted over the present shares of its pairs. The next clique then gets the shares of the attributes
+    that both have.
 
     `tree`: holds every pair; `singles`: shares of each attribute; `pairs`: wanted shares of some pairs
     (a, b), a < b, with the same shares of single attributes.
@@ -171,7 +172,8 @@ class TreeModel:
     def pairs(self) -> dict[tuple[int, int], Vector]:
         """Shares of all pairs of attributes (a, b), a < b.
 
-        Where no clique holds both, a is independent of the next clique given what it shares with the last.
+        Where no clique holds both, a is independent of the next clique, given the attributes that this clique
+        shares with the clique before it.
         """
         tree, found = self.tree, dict[tuple[int, int], Vector]()
         near: list[list[tuple[int, Attributes]]] = [[] for _ in tree.cliques]

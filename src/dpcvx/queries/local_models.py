@@ -70,7 +70,7 @@ class _Pair:
     values: Vector  # means of centred products, (m_first, m_second)
     spread: Vector  # variance of each product under independence
     noise: float  # variance of the noise over that of a coefficient
-    variance: float  # of a coefficient, before the release is read: what the pair as a whole shows
+    variance: float  # of a coefficient, before the release is read
 
     @property
     def coefficients(self) -> Vector:
@@ -120,7 +120,7 @@ class LocalModels:
         The release itself, if ``measurements`` are estimates by `shrink_together`. Predicted errors are
         computed from its noise; those of distributions from a part of its noise.
     estimated : bool
-        Whether ``released`` holds estimates, whose deviations are of all their error.
+        Whether ``released`` holds estimates, whose deviations include all of their error.
     """
 
     def __init__(

@@ -30,10 +30,10 @@ WEIGHT_BITS = 3  # weights of the lower orders are multiples of 1/8
 LARGEST_WEIGHT = 8
 MOST_PAIRS, MOST_TRIPLES = 2**16, 2**10  # statistics up to which pairs and triples are considered
 # Largest noise of a triple of binary attributes, in units of 1/sqrt(n), chosen by benchmarks/triples.py: the
-# largest errors of tables of three attributes fall to between 1/9 and 7/10; others rise.
+# largest errors of tables of three attributes fall to between 1/12 and 7/10; of regressions they mostly rise.
 TRIPLE_NOISE = 1.75
 MOST_LOCAL_PAIRS, MOST_LOCAL_TRIPLES = 2**22, 2**14  # the same, if no histogram is fitted to them
-LARGEST_PAIR_NOISE = 3**-0.5  # up to which pairs are measured: the deviation of a uniform number in [-1, 1]
+LARGEST_PAIR_NOISE = 3**-0.5  # of measured pairs: standard deviation of a uniform number in [-1, 1]
 MOST_CHANGES = 2**14  # sets of changed attributes that are enumerated for a sensitivity
 
 
@@ -138,7 +138,7 @@ class NoisyMarginals(GaussianMechanism):
     neighbours : Neighbours
         The data sets that must look alike.
     attributes : tuple of int, optional
-        The attributes that the sizes are of; None is all of them.
+        Places of the attributes that have these sizes; None for all attributes.
     """
 
     sizes: tuple[int, ...]

@@ -56,7 +56,7 @@ __all__ = ["PublicSide"]
 MANY_MISSING: float = default("queries.public_side.MANY_MISSING")
 CONSTANTS = np.linspace(-6.0, 6.0, 241)  # scores among which the best constant is looked for
 SEEN = 2.0  # people of a level are visible if its noisy share is above this many standard deviations
-EXACT = 1e-4  # deviation of a mean that is taken as it is
+EXACT = 1e-4  # standard deviation of a mean that is not shrunk
 SIGNIFICANT = 3.0  # standard deviations of a sum of squares above its mean
 MEANS = b"means"  # begins a lesson that consists of measured means
 WIDE = b"wide"  # begins a lesson that is the measured answer to a regression on very many cells
@@ -159,13 +159,13 @@ class PublicSide:
         return not any(len(known.intersection(m.attributes)) > 1 for each in self._measured for m in each)
 
     def is_blurred(self, compiled: CompiledQuery) -> bool:
-        """Return whether a regression rests on pairs that are estimated together, as noise hides many."""
+        """Return whether a regression uses pairs that are estimated together, because noise hides many."""
         start = self._plan.start
         shrunk = isinstance(start, NoisyMarginals) and self._plan.choice is None and worth_shrinking(start)
         return isinstance(compiled, WideRegression) and shrunk
 
     def measured_pairs(self, compiled: CompiledQuery) -> tuple[int, int, int]:
-        """Return the number of pairs of a query's attributes, of those measured, and of those taken as apart.
+        """Return how many pairs a query's attributes have, how many were measured, how many are independent.
 
         A pair is taken as independent if it was not measured and no chain of chosen pairs joins it. (0, 0, 0)
         unless the release chose the pairs that it measured.
@@ -448,7 +448,7 @@ def released_start(plan: EnginePlan, content: bytes) -> tuple[Measurement, ...]:
     for order in range(1, min(3, len(start.sizes)) + 1):  # another version may have measured another order
         if (released := replace(start, order=order)).n_draws == len(means):
             return released.read(means)
-    raise Incompatible(f"The first release has {len(means)} means, which is no number of contrasts.")
+    raise Incompatible(f"The first release has {len(means)} means, but marginals of no order have that many.")
 
 
 def _text(compiled: CompiledQuery) -> str:
