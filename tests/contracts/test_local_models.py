@@ -9,6 +9,7 @@ import pytest
 
 from dpcvx.accounting import REPLACE_ONE, Budget, Tight
 from dpcvx.errors import Incompatible
+from dpcvx.ledger import Ledger
 from dpcvx.noise import SeededGenerator
 from dpcvx.queries import (
     Attribute,
@@ -442,6 +443,26 @@ def test_a_release_from_before_triples_is_read():
     side = PublicSide(plan, None, pack(means=means))
     assert side.histogram.inside((0, 1))[-1].values == pytest.approx(means[26:27])
     assert side.histogram.inside((0, 1, 2))[-1].attributes == (1, 2)
+
+
+@pytest.mark.parametrize("d", [8, 26], ids=["listed", "not listed"])
+def test_an_account_that_paid_for_triples_goes_on_with_them(d, tmp_path, monkeypatch):
+    """The rule for triples may change between versions; what was released stays in use."""
+    rng, n = np.random.default_rng(0), 20_000
+    table = {f"x{j}": rng.integers(0, 2, n) for j in range(d)}
+    schema = Schema(tuple(Attribute(name, (0, 1), 0) for name in table))
+    ledger = Ledger(tmp_path / "ledger.db")
+    ledger.create("people", epsilon=1.0, delta=1e-9)
+    options = {"method": "warm", "check": 0, "ledger": ledger, "account": "people"}
+    answers = []
+    for limit, order in ((100.0, 3), (0.0, 2)):
+        monkeypatch.setattr(module, "TRIPLE_NOISE", limit)
+        engine = QueryEngine(schema, table, Budget(1.0, 1e-9), **options)
+        assert engine.plan.start.order == order
+        assert max(len(m.attributes) for m in engine._public_side._warm) == 3
+        answers.append(engine.histogram.marginal((0, 1, 2)).tolist())
+    assert answers[0] == answers[1]
+    assert len(ledger.account("people").history()) == 1
 
 
 @pytest.mark.parametrize("method", ["warm", "chosen_pairs"])

@@ -433,7 +433,8 @@ class PublicSide:
                 estimated = estimate_pairs(universe, self._plan.n, released, chosen)
                 fixed = [replace(m, deviation=EXACT) for m in estimated]  # not shrunk a second time
                 return LocalModels(universe, fixed, released=estimated, estimated=True), (*released, *chosen)
-            start = self._plan.start
+            # Another version may have measured another order than this one plans.
+            start = replace(self._plan.start, order=max(len(m.attributes) for m in released))
             used = shrink_together(released, start.sizes) if worth_shrinking(start) else released
             return LocalModels(universe, used, released=released), released
         released = measurements(content)
